@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arguments of every attn_* kernel. Strides in elements. Checked by src/ops/attn.c.
+#ifndef RDI_ATTN_ARGS_H
+#define RDI_ATTN_ARGS_H
+
+#include "radiance.h"
+
+typedef struct rdi_attn_args {
+    int64_t seqs, tokens, q_heads, kv_heads, head_dim, block_tokens, max_blocks, blocks;
+    const void *q; // [tokens, q_heads, head_dim]
+    int64_t q_stride_token, q_stride_head; // dim stride 1
+    const void *k_cache, *v_cache; // [blocks, block_tokens, kv_heads, head_dim]
+    int64_t k_stride_block, k_stride_token, k_stride_head, k_stride_dim;
+    int64_t v_stride_block, v_stride_token, v_stride_head, v_stride_dim;
+    const float *k_scale, *v_scale; // [kv_heads], NULL = 1
+    const int32_t *block_table;     // [seqs, max_blocks]
+    int64_t block_table_stride;
+    const int32_t *kv_lens;  // [seqs]
+    const int32_t *q_starts; // [seqs + 1]
+    const float *sinks;      // [q_heads] or NULL
+    void *out; // [tokens, q_heads, head_dim]
+    int64_t out_stride_token, out_stride_head;
+    rd_dtype q_dtype, kv_dtype, out_dtype;
+    float scale, softcap; // softcap 0 = off
+    int32_t window;       // 0 = off
+} rdi_attn_args;
+
+#endif // RDI_ATTN_ARGS_H
