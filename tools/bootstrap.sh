@@ -1,0 +1,45 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# bootstrap.sh SET...: installs the Debian packages that the named sets need and that are missing. Shows the line it
+# runs; without root it prints that one line and stops.
+set -eu
+
+packages_of() {
+    case "$1" in
+    build) echo "cmake ninja-build pkg-config libpthreadpool-dev libpcre2-dev libcjson-dev libutf8proc-dev libedit-dev libcmocka-dev" ;;
+    demo) echo "python3 python3-pip" ;;
+    test) echo "clang lld libclang-rt-14-dev llvm-22-dev clang-22 lld-22 llvm-22" ;;
+    check) echo "clang-format clang-tidy cppcheck python3" ;;
+    *) echo "bootstrap.sh: set=$1, needs one of: build demo test check" >&2; exit 1 ;;
+    esac
+}
+
+wanted=""
+for set in "$@"; do wanted="$wanted $(packages_of "$set")"; done
+
+missing=""
+for package in $wanted; do
+    # A tool brought another way (python3 and pip of a version manager, say) counts as present.
+    case $package in
+    python3) command -v python3 >/dev/null && continue ;;
+    python3-pip) python3 -m pip --version >/dev/null 2>&1 && continue ;;
+    esac
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing="$missing $package"
+done
+[ -z "$missing" ] && exit 0
+
+line="apt-get install -y --no-install-recommends$missing"
+if [ "$(id -u)" -ne 0 ]; then
+    echo "These packages are missing. Please run this line as root, then try again:"
+    echo "  apt-get update && $line"
+    exit 1
+fi
+echo "+ apt-get update && $line"
+export DEBIAN_FRONTEND=noninteractive
+log=$(mktemp)
+if ! { apt-get update && $line; } >"$log" 2>&1; then
+    tail -20 "$log" >&2
+    echo "bootstrap.sh: the package manager failed; its last lines stand above" >&2
+    exit 1
+fi
+rm -f "$log"

@@ -1,0 +1,33 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# check.sh BUILD: every habit that a machine can hold us to. Runs all, fails if any failed.
+set -u
+build=$1
+status=0
+step() {
+    name=$1
+    shift
+    if "$@" >"$build/check.log" 2>&1; then
+        echo "ok    $name"
+    else
+        status=1
+        echo "FAIL  $name"
+        cat "$build/check.log"
+    fi
+}
+sources() { git ls-files '*.c' '*.h' | grep -v '^tests/fuzz/corpus/'; }
+translation_units() { git ls-files 'src/*.c' | grep -v 'cpu_avx'; }
+
+format() { sources | xargs clang-format --dry-run -Werror; }
+tidy() { translation_units | xargs -P "$(nproc)" -n 8 clang-tidy -p "$build" --quiet --warnings-as-errors='*'; }
+lint() {
+    cppcheck --quiet --error-exitcode=1 --inline-suppr --enable=warning,portability --suppress=missingInclude \
+        --suppress=missingIncludeSystem --suppress=preprocessorErrorDirective --suppress=internalAstError \
+        -j "$(nproc)" -I include -I src src/base src/device src/registry src/policy src/ops src/model src/engine src/cli
+}
+step "tree: floors, names, sizes, paths" python3 tools/check_tree.py
+step "documentation snippets compile" python3 tools/check_snippets.py
+step "clang-format" format
+step "cppcheck" lint
+step "clang-tidy" tidy
+exit $status
