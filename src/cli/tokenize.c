@@ -21,7 +21,7 @@ static rd_status print_ids(job *j, const char *text) {
     size_t bytes = strlen(text);
     int64_t count = j->capacity;
     rd_status status = rd_tokenize(j->tokenizer, text, bytes, j->flags, j->ids, &count);
-    if (status == RD_E_LIMIT && count > j->capacity) {
+    if (count > j->capacity) { // the first text, or a longer one
         int32_t *grown = realloc(j->ids, (size_t)count * sizeof *grown);
         if (!grown) return cli_error(RD_E_NOMEM, "out of memory for %lld ids", (long long)count);
         j->ids = grown;
