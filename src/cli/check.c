@@ -82,7 +82,7 @@ static rd_status check_op(const char *device, int64_t threads, check_run *run, t
             status = cli_error(RD_E_INTERNAL, "%s has no %s, needs one to be checked", run->op,
                                run->reference ? "cases" : "reference row");
     }
-    if (status == RD_OK) cases(run);
+    if (status == RD_OK && run->row_count) cases(run);
     for (int i = 0; i < run->row_count && status == RD_OK; i++) report_row(&run->rows[i], sum);
     if (status == RD_OK && !sum->list) printf("%-44s judges the rows above\n", run->reference->name);
     if (status == RD_OK) status = run->status;
