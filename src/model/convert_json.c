@@ -33,25 +33,25 @@ static void put_float(FILE *file, float value) {
     fputs(text, file);
 }
 
-static void put_float_field(FILE *file, const char *key, float value) {
+static void put_float_field(FILE *file, const char *key, float value, const char *after) {
     fprintf(file, "\"%s\": ", key);
     put_float(file, value);
-    fputs(", ", file);
+    fputs(after, file);
 }
 
 // ---- config.json --------------------------------------------------------------------------------------------------------
 static void put_rope(FILE *file, const rdi_model_config *c) {
     fputs("  ", file);
-    put_float_field(file, "rope_theta", c->rope_theta);
+    put_float_field(file, "rope_theta", c->rope_theta, ",\n");
     if (c->rope_scaling == RDI_ROPE_NONE) {
-        fprintf(file, "\n  \"rope_scaling\": null,\n");
+        fprintf(file, "  \"rope_scaling\": null,\n");
         return;
     }
-    fprintf(file, "\n  \"rope_scaling\": {");
-    put_float_field(file, "factor", c->rope_factor);
+    fprintf(file, "  \"rope_scaling\": {");
+    put_float_field(file, "factor", c->rope_factor, ", ");
     if (c->rope_scaling == RDI_ROPE_LLAMA3) {
-        put_float_field(file, "low_freq_factor", c->rope_low_factor);
-        put_float_field(file, "high_freq_factor", c->rope_high_factor);
+        put_float_field(file, "low_freq_factor", c->rope_low_factor, ", ");
+        put_float_field(file, "high_freq_factor", c->rope_high_factor, ", ");
         fprintf(file, "\"original_max_position_embeddings\": %d, ", c->rope_original_context);
     }
     fprintf(file, "\"rope_type\": \"%s\"},\n", c->rope_scaling == RDI_ROPE_LINEAR ? "linear" : "llama3");
@@ -80,8 +80,7 @@ static void put_config(FILE *file, const rdi_model_config *c, const rd_tokenizer
             c->q_heads, c->kv_heads, c->head_dim);
     fprintf(file, "  \"vocab_size\": %d,\n  \"max_position_embeddings\": %d,\n  ", c->vocab,
             c->context_tokens);
-    put_float_field(file, "rms_norm_eps", c->norm_eps);
-    fputc('\n', file);
+    put_float_field(file, "rms_norm_eps", c->norm_eps, ",\n");
     put_rope(file, c);
     fprintf(file, "  \"hidden_act\": \"silu\",\n  \"attention_bias\": false,\n");
     if (!qwen3) fprintf(file, "  \"mlp_bias\": false,\n");
