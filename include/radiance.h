@@ -50,6 +50,12 @@ RD_API const char *rd_version(void);      // "0.1.0"
 RD_API const char *rd_build_id(void);     // short commit id of the build, "unknown" outside a checkout
 RD_API uint32_t rd_abi_version(void);     // compare with RD_ABI_VERSION at load
 
+// The environment variables that the library reads (once, at first need). False past the end.
+typedef struct rd_env_info {
+    const char *name, *value, *default_value, *meaning;
+} rd_env_info;
+RD_API int32_t rd_env_at(int32_t index, rd_env_info *out);
+
 // ---- tensors --------------------------------------------------------------------------------------------------
 typedef enum rd_dtype {
     RD_DTYPE_NONE = 0,
@@ -85,6 +91,10 @@ RD_API rd_tensor rd_tensor_2d(void *data, rd_dtype dtype, int64_t n0, int64_t n1
 RD_API rd_tensor rd_tensor_3d(void *data, rd_dtype dtype, int64_t n0, int64_t n1, int64_t n2);
 RD_API rd_tensor rd_tensor_4d(void *data, rd_dtype dtype, int64_t n0, int64_t n1, int64_t n2, int64_t n3);
 
+// ---- log ------------------------------------------------------------------------------------------------------
+typedef enum rd_log_level { RD_LOG_ERROR = 0, RD_LOG_WARN, RD_LOG_INFO, RD_LOG_DEBUG } rd_log_level;
+typedef void (*rd_log_fn)(void *state, rd_log_level level, const char *text);
+
 // ---- devices --------------------------------------------------------------------------------------------------
 typedef struct rd_device rd_device;
 typedef struct rd_device_info {
@@ -106,14 +116,14 @@ typedef struct rd_device_info {
 RD_API rd_status rd_device_open(const char *name, rd_device **out);
 RD_API void rd_device_close(rd_device *device);
 RD_API rd_status rd_device_get_info(const rd_device *device, rd_device_info *info);
+// Where the device's own lines go (a cache folder that cannot be written); a context's device has the context's log.
+RD_API void rd_device_set_log(rd_device *device, rd_log_fn log, void *log_state);
 // Measures (or reads from the cache file) the read bandwidth with `threads` threads; use_cache = 0 measures anew.
 RD_API rd_status rd_device_measure(rd_device *device, int32_t threads, int32_t use_cache, double *read_gbs);
 RD_API const char *rd_device_fixture_at(int32_t index); // NULL past the end
 
 // ---- context --------------------------------------------------------------------------------------------------
 typedef struct rd_ctx rd_ctx;
-typedef enum rd_log_level { RD_LOG_ERROR = 0, RD_LOG_WARN, RD_LOG_INFO, RD_LOG_DEBUG } rd_log_level;
-typedef void (*rd_log_fn)(void *state, rd_log_level level, const char *text);
 // Runs body(arg, i) for every i in [0, n), in any order, possibly at once; returns when all are done.
 typedef void (*rd_parallel_for_fn)(void *state, int64_t n, void (*body)(void *arg, int64_t i), void *arg);
 
@@ -224,6 +234,10 @@ typedef void *rd_stream; // the caller's stream on a GPU; NULL on the CPU
 // itself must not be among params). It holds one row per sub-interval and is recorded as one question per sub-interval.
 RD_API rd_status rd_plan_create(rd_ctx *ctx, const char *op, const rd_param *params, int32_t count, int64_t lo,
                                 int64_t hi, rd_plan **out);
+// The same with the kernel named by the caller, for checks and benches: nothing else is considered, and the kernel must
+// still hold its constraints over the whole interval (RD_E_UNSUPPORTED names the one that fails).
+RD_API rd_status rd_plan_create_kernel(rd_ctx *ctx, const char *kernel, const rd_param *params, int32_t count,
+                                       int64_t lo, int64_t hi, rd_plan **out);
 RD_API void rd_plan_free(rd_plan *plan);
 RD_API const rd_kernel_info *rd_plan_kernel(const rd_plan *plan, int64_t at); // row used at interval value `at`
 RD_API rd_status rd_plan_text(const rd_plan *plan, char *text, size_t *bytes);

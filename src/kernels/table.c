@@ -16,9 +16,9 @@
 #define RDI_WORD_AMD    "amd"
 #define RDI_WORD_NVIDIA "nvidia"
 
-// The table. The isa text is filled in by rd_kernel_info's reader from the bits (registry.c).
+// The table.
 #define RDI_ROW_INIT(name_, op_, backend_, isa_, order_, ws_, computes_, is_reference_)                               \
-    {{#name_, op_, RDI_WORD_##backend_, NULL, computes_, order_, is_reference_,                                       \
+    {{#name_, op_, RDI_WORD_##backend_, RDI_ISA_TEXT(isa_), computes_, order_, is_reference_,                                       \
       (int32_t)RDI_COUNT(constraints_##name_), constraints_##name_},                                                  \
      RDI_BACKEND_##backend_, isa_, rdk_##name_, ws_},
 #define RD_ROW(name_, op_, backend_, isa_, order_, ws_, computes_, ...)                                               \
