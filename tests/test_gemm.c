@@ -57,7 +57,7 @@ static double expected(const gemm_case *g, int64_t m, int64_t n, double *magnitu
 // One rounding a term of a block, two for the scale, one a block, one for the bias; then half a unit of the output type.
 static double bound(const gemm_case *g, double magnitude, double value) {
     double terms = 128 + 2 + (double)((g->spec.k + 127) / 128) + 1;
-    double unit = g->spec.c_dtype == RD_DTYPE_BF16 ? 0x1p-9 : g->spec.c_dtype == RD_DTYPE_F16 ? 0x1p-12 : 0x1p-24;
+    double unit = g->spec.c_dtype == RD_DTYPE_BF16 ? 0x1p-8 : g->spec.c_dtype == RD_DTYPE_F16 ? 0x1p-11 : 0x1p-24;
     double least = g->spec.c_dtype == RD_DTYPE_F16 ? 0x1p-25 : 0x1p-149;
     return terms * 0x1p-24 * magnitude * (1 + unit) + unit * fabs(value) * 1.0001 + least;
 }
