@@ -34,6 +34,21 @@ static rd_status make_globals(rdi_jinja *j, const rdi_jinja_chat *chat, const rd
     return put_text(j, globals, "eos_token", chat->eos_text ? chat->eos_text : "");
 }
 
+// Jinja reads every newline as \n.
+static rd_status normalise_newlines(rdi_jinja *j) {
+    size_t bytes = (size_t)(j->end - j->source);
+    if (!bytes || !memchr(j->source, '\r', bytes)) return RD_OK;
+    char *copy = rdi_arena_alloc(&j->arena, bytes), *to = copy;
+    if (!copy) return RD_E_NOMEM;
+    for (const char *from = j->source; from < j->end; from++) {
+        bool pair = *from == '\r' && from + 1 < j->end && from[1] == '\n';
+        if (!pair) *to++ = *from == '\r' ? '\n' : *from;
+    }
+    j->source = j->at = copy;
+    j->end = to;
+    return RD_OK;
+}
+
 rd_status rdi_jinja_render(const rdi_jinja_chat *chat, const rd_chat_message *messages, int32_t count,
                            bool add_generation_prompt, char *text, size_t capacity, size_t *needed) {
     if (chat->source_bytes > MAX_TEMPLATE_BYTES)
@@ -49,9 +64,10 @@ rd_status rdi_jinja_render(const rdi_jinja_chat *chat, const rd_chat_message *me
         j.bytes_left += 1024 + 16 * bytes;
         j.steps_left += 1000 + bytes;
     }
-    rdi_jinja_node *body;
+    rdi_jinja_node *body = NULL;
     rdi_jinja_value globals;
-    rd_status status = rdi_jinja_parse(&j, &body);
+    rd_status status = normalise_newlines(&j);
+    if (!status) status = rdi_jinja_parse(&j, &body);
     if (!status) status = make_globals(&j, chat, messages, count, add_generation_prompt, &globals);
     if (!status) status = rdi_jinja_run(&j, body, &globals, text, capacity, needed);
     rdi_arena_free(&j.arena);

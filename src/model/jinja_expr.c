@@ -90,10 +90,25 @@ static rd_status literal(rdi_jinja *j, rdi_jinja_value value, rdi_jinja_node **o
     return RD_OK;
 }
 
+// Neighbouring string literals are one string, as in Python.
+static rd_status string_literal(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **out) {
+    rdi_jinja_value value = rdi_jinja_string(t->text, t->bytes);
+    RDI_TRY(next(j, t));
+    for (; t->type == RDI_TOK_STRING;) {
+        size_t bytes = value.bytes + t->bytes;
+        char *joined = rdi_jinja_alloc(j, bytes + 1);
+        if (!joined) return j->bytes_left <= (int64_t)bytes ? RD_E_LIMIT : RD_E_NOMEM;
+        memcpy(joined, value.text, value.bytes);
+        memcpy(joined + value.bytes, t->text, t->bytes);
+        value = rdi_jinja_string(joined, bytes);
+        RDI_TRY(next(j, t));
+    }
+    return literal(j, value, out);
+}
+
 static rd_status primary(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **out) {
-    if (t->type == RDI_TOK_STRING) {
-        RDI_TRY(literal(j, rdi_jinja_string(t->text, t->bytes), out));
-    } else if (t->type == RDI_TOK_INT) {
+    if (t->type == RDI_TOK_STRING) return string_literal(j, t, out);
+    if (t->type == RDI_TOK_INT) {
         RDI_TRY(literal(j, rdi_jinja_int(t->integer), out));
     } else if (is_word(t, "true") || is_word(t, "True") || is_word(t, "false") || is_word(t, "False")) {
         RDI_TRY(literal(j, rdi_jinja_bool(t->text[0] == 't' || t->text[0] == 'T'), out));
