@@ -12,7 +12,7 @@
 typedef struct plan_range {
     int64_t lo, hi;
     const rdi_row *row;
-    bool fast_refused; // the row is a reference although the op has faster ones
+    bool fast_refused; // the row is a slow one although the op has faster ones
     char reason[512];
 } plan_range;
 
@@ -55,7 +55,7 @@ static void decide_range(const rd_ctx *ctx, rdi_table table, rdi_query *query, p
     rdi_verdicts verdicts;
     rdi_ctx_decide(table, ctx->device, query, &verdicts);
     range->row = rdi_verdicts_chosen(&verdicts);
-    range->fast_refused = range->row && range->row->info.is_reference && range->row != verdicts.rows[0];
+    range->fast_refused = range->row && rdi_row_is_slow(range->row) && !rdi_row_is_slow(verdicts.rows[0]);
     rdi_verdicts_reason(&verdicts, query, ctx->device, range->reason, sizeof range->reason);
 }
 
@@ -98,8 +98,8 @@ static rd_status record(const rd_plan *plan) {
         sorted_text(plan, range, sorted, sizeof sorted);
         RDI_TRY(rdi_selections_record(&plan->ctx->selections, op, text, sorted,
                                       range->row ? range->row->info.name : NULL, range->reason));
-        // A refused fast row is news; an op that has only its reference is a fact of the build.
-        if (range->row && range->row->info.is_reference)
+        // A refused fast row is news; an op that has only slow rows is a fact of the build.
+        if (range->row && rdi_row_is_slow(range->row))
             rdi_log_write(&plan->ctx->log, range->fast_refused ? RD_LOG_WARN : RD_LOG_INFO, "%s %s -> %s (%s)", op,
                           text, range->row->info.name, range->reason);
     }
@@ -204,7 +204,7 @@ rd_status rd_plan_text(const rd_plan *plan, char *text, size_t *bytes) {
     for (int32_t i = 0; i < plan->count; i++) {
         char question[RDI_QUERY_TEXT_BYTES];
         range_text(plan, &plan->ranges[i], question);
-        bool slow = plan->ranges[i].row->info.is_reference;
+        bool slow = !strncmp(plan->ranges[i].reason, "slow: ", 6);
         size_t room = used < capacity ? capacity - used : 0;
         used += (size_t)snprintf(room ? text + used : NULL, room, "%s %s\n-> %s%s%s\n", rdi_plan_op(plan), question,
                                  plan->ranges[i].row->info.name, slow ? " (slow): " : "",
