@@ -32,6 +32,7 @@ typedef struct rdi_attn_scratch {
     float *all_m, *all_l, *all_acc; // merged so far
     float *k_tile, *v_tile; // widened block: [dims, BLOCK] and [BLOCK, dims]
     void *k_pack, *v_pack;  // the block in token order / with dims contiguous, when the cache is not
+    int64_t *row_lo, *row_hi; // keys that each row of the loaded item sees: [lo, hi)
     const rdi_attn_item *loaded; // item whose queries are in q
 } rdi_attn_scratch;
 
