@@ -9,10 +9,9 @@
 #include "kernels/prototypes.h"
 
 enum {
-    RDI_ATTN_BLOCK = 64,     // keys between two looks at the running maximum
+    RDI_ATTN_BLOCK = 128,     // keys between two looks at the running maximum
     RDI_ATTN_ROWS_MAX = 96,  // query rows of an item: they share each widened block of keys
-    RDI_ATTN_DIMS_MAX = 512,
-    RDI_ATTN_DIRECT_ROWS = 4 // items of so few rows widen in registers, others into scratch
+    RDI_ATTN_DIMS_MAX = 512 // attn.def says so too
 };
 
 // Some consecutive rows of one sequence and KV head. Row r is query token r / gqa, query head kv_head * gqa + r % gqa.

@@ -5,7 +5,7 @@
 
 #include "base/lanes.h"
 
-enum { WIDEN_VECS = 1, TILE_ROWS = 6, TILE_VECS = 1 };
+enum { DIRECT_ROWS = 6, WIDEN_VECS = 1, GROUP_ROWS = 6, TILE_VECS = 1 };
 #define DIRECT_VECS(rows_) ((rows_) == 1 ? 4 : (rows_) <= 3 ? 2 : 1) // accumulators: at most 6 pairs of 16 registers
 #define FMA_BROADCAST(acc_, w_, x_) ((acc_) = v16_fma(v16_set(*(x_)), (w_), (acc_)))
 #define LANE_FN static inline __attribute__((always_inline))

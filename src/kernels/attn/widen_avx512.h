@@ -6,7 +6,15 @@
 
 #include "base/lanes.h"
 
-enum { WIDEN_VECS = 4, TILE_ROWS = 6, TILE_VECS = 4 };
+// Items of up to DIRECT_ROWS rows widen anew for each group of rows, in registers; larger ones share a widened tile. NOTE:
+// byte tables are so cheap that 24 rows (8 tokens of 3 heads, 2048 keys) take 197 us against 215 through a tile; through
+// half precision 245 against 216. AMD EPYC Zen 5, 2026-11-30, bench_attn --shape verify8.
+#ifdef __AVX512VBMI__
+enum { DIRECT_ROWS = 24 };
+#else
+enum { DIRECT_ROWS = 6 };
+#endif
+enum { WIDEN_VECS = 4, GROUP_ROWS = 6, TILE_VECS = 4 };
 #define DIRECT_VECS(rows_) 4 // accumulators: rows * 4 of 32 registers
 
 // acc + w * *x, the broadcast folded into the multiply. NOTE: written as an instruction because gcc 12 otherwise hoists
