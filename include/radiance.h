@@ -50,6 +50,12 @@ RD_API const char *rd_version(void);      // "0.1.0"
 RD_API const char *rd_build_id(void);     // short commit id of the build, "unknown" outside a checkout
 RD_API uint32_t rd_abi_version(void);     // compare with RD_ABI_VERSION at load
 
+// The environment variables that the library reads (once, at first need). False past the end.
+typedef struct rd_env_info {
+    const char *name, *value, *default_value, *meaning;
+} rd_env_info;
+RD_API int32_t rd_env_at(int32_t index, rd_env_info *out);
+
 // ---- tensors --------------------------------------------------------------------------------------------------
 typedef enum rd_dtype {
     RD_DTYPE_NONE = 0,

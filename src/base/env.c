@@ -38,6 +38,13 @@ const char *rdi_env_text(const char *name) {
     return NULL;
 }
 
+int32_t rd_env_at(int32_t index, rd_env_info *out) {
+    const rdi_env_entry *entry = rdi_env_at(index);
+    if (!entry || !out) return 0;
+    *out = (rd_env_info){entry->name, rdi_env_text(entry->name), entry->default_value, entry->meaning};
+    return 1;
+}
+
 rd_status rdi_env_int(const char *name, int64_t min, int64_t max, int64_t *out) {
     const char *text = rdi_env_text(name);
     if (!text) return rdi_fail(RD_E_INTERNAL, "%s is not in the environment table", name);

@@ -12,6 +12,7 @@
 typedef struct plan_range {
     int64_t lo, hi;
     const rdi_row *row;
+    bool fast_refused; // the row is a reference although the op has faster ones
     char reason[512];
 } plan_range;
 
@@ -54,6 +55,7 @@ static void decide_range(const rd_ctx *ctx, rdi_query *query, plan_range *range)
     rdi_verdicts verdicts;
     rdi_ctx_decide(ctx->table, ctx->device, query, &verdicts);
     range->row = rdi_verdicts_chosen(&verdicts);
+    range->fast_refused = range->row && range->row->info.is_reference && range->row != verdicts.rows[0];
     rdi_verdicts_reason(&verdicts, query, ctx->device, range->reason, sizeof range->reason);
 }
 
@@ -96,9 +98,10 @@ static rd_status record(const rd_plan *plan) {
         sorted_text(plan, range, sorted, sizeof sorted);
         RDI_TRY(rdi_selections_record(&plan->ctx->selections, op, text, sorted,
                                       range->row ? range->row->info.name : NULL, range->reason));
+        // A refused fast row is news; an op that has only its reference is a fact of the build.
         if (range->row && range->row->info.is_reference)
-            rdi_log_write(&plan->ctx->log, RD_LOG_WARN, "%s %s -> %s (%s)", op, text, range->row->info.name,
-                          range->reason);
+            rdi_log_write(&plan->ctx->log, range->fast_refused ? RD_LOG_WARN : RD_LOG_INFO, "%s %s -> %s (%s)", op,
+                          text, range->row->info.name, range->reason);
     }
     for (int32_t i = 0; i < plan->count; i++) {
         if (plan->ranges[i].row) continue;
