@@ -12,6 +12,7 @@ static const rdi_env_entry table[] = {
     {"RADIANCE_ISA", "", "cap of the CPU's instruction set: ref, avx2 or avx512; empty = what cpuid reports"},
     {"RADIANCE_LOG", "warn", "command line log level: error, warn, info or debug"},
     {"XDG_CACHE_HOME", "", "folder of the bandwidth cache; empty = $HOME/.cache"},
+    {"RADIANCE_TEST_MODEL", "", "tests: path of the demo model; empty = where make demo puts it"},
     {"HOME", "", "home folder, for the cache's default place"},
 };
 

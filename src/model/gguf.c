@@ -173,7 +173,7 @@ static rd_status take_header(cursor *c, rdi_gguf *out, uint64_t *tensors, uint64
 rd_status rdi_gguf_parse(rdi_arena *arena, const char *what, const uint8_t *data, size_t bytes,
                          rdi_gguf *out) {
     cursor c = {what, data, data, data + bytes};
-    uint64_t tensors, values;
+    uint64_t tensors = 0, values = 0;
     memset(out, 0, sizeof *out);
     out->what = what;
     RDI_TRY(take_header(&c, out, &tensors, &values));
