@@ -234,6 +234,10 @@ typedef void *rd_stream; // the caller's stream on a GPU; NULL on the CPU
 // itself must not be among params). It holds one row per sub-interval and is recorded as one question per sub-interval.
 RD_API rd_status rd_plan_create(rd_ctx *ctx, const char *op, const rd_param *params, int32_t count, int64_t lo,
                                 int64_t hi, rd_plan **out);
+// The same with the kernel named by the caller, for checks and benches: nothing else is considered, and the kernel must
+// still hold its constraints over the whole interval (RD_E_UNSUPPORTED names the one that fails).
+RD_API rd_status rd_plan_create_kernel(rd_ctx *ctx, const char *kernel, const rd_param *params, int32_t count,
+                                       int64_t lo, int64_t hi, rd_plan **out);
 RD_API void rd_plan_free(rd_plan *plan);
 RD_API const rd_kernel_info *rd_plan_kernel(const rd_plan *plan, int64_t at); // row used at interval value `at`
 RD_API rd_status rd_plan_text(const rd_plan *plan, char *text, size_t *bytes);

@@ -2,7 +2,7 @@
 // labels: threads
 // The engine on tiny random models: logits against a forward pass in double, and the properties of sessions: one token's
 // logits have the same bits however it was run.
-#include "support/tiny_model.h"
+#include "support/tiny_forward.h"
 
 #include "engine/engine.h"
 

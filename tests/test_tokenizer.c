@@ -17,11 +17,13 @@ static void expect_ids(const rd_tokenizer *t, const char *text, uint32_t flags, 
     static int32_t ids[65536];
     int64_t count = 65536;
     assert_int_equal(rd_tokenize(t, text, strlen(text), flags, ids, &count), RD_OK);
-    if (count != cJSON_GetArraySize(want)) fail_msg("%.60s: %lld ids, needs %d", text, (long long)count, cJSON_GetArraySize(want));
+    if (count != cJSON_GetArraySize(want))
+        fail_msg("%.60s: %lld ids, needs %d", text, (long long)count, cJSON_GetArraySize(want));
     int64_t i = 0;
     const cJSON *item;
     cJSON_ArrayForEach(item, want) {
-        if (ids[i] != item->valueint) fail_msg("%.60s: id %lld is %d, needs %d", text, (long long)i, ids[i], item->valueint);
+        if (ids[i] != item->valueint)
+            fail_msg("%.60s: id %lld is %d, needs %d", text, (long long)i, ids[i], item->valueint);
         i++;
     }
 }
