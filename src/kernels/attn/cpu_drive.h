@@ -6,7 +6,7 @@
 
 #include "kernels/attn/args.h"
 #include "kernels/attn/partition.h"
-#include "kernels/prototypes.h"
+#include "kernels/rows.h"
 
 enum {
     RDI_ATTN_BLOCK = 64,     // keys between two looks at the running maximum
