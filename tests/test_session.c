@@ -77,50 +77,70 @@ static double distance(const rig *r, const tiny_model *m, const int32_t *ids, in
     return worst / sqrt(square / m->spec.vocab);
 }
 
-static double run_against_formulas(const tiny_spec *spec, rig_options o) {
+enum { LENGTHS = 6 };
+typedef struct distances {
+    double median, worst;
+} distances;
+
+static int by_value(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static distances run_against_formulas(const tiny_spec *spec, rig_options o) {
+    static const int lengths[LENGTHS] = {1, 2, 17, 64, 65, 90};
     tiny_model m;
     rig r;
     int32_t ids[90];
+    double seen[LENGTHS];
     tiny_make(&m, spec, ++seed);
     m.w8a8 = o.w8a8;
     rig_open(&r, &m, o);
-    if (o.kv == RD_DTYPE_E4M3)
-        for (int i = 0; i < spec->layers; i++) {
-            m.k_scale[i] = r.engine->layer[i].k_scale.data;
-            m.v_scale[i] = r.engine->layer[i].v_scale.data;
-        }
-    random_ids(&m, ids, 90);
-    double worst = 0;
-    const int lengths[] = {1, 2, 17, 64, 65, 90};
-    for (size_t i = 0; i < RDI_COUNT(lengths); i++) {
-        ok(rd_session_sync(r.session, ids, lengths[i], NULL, NULL));
-        worst = fmax(worst, distance(&r, &m, ids, lengths[i]));
+    for (int i = 0; i < spec->layers && o.kv == RD_DTYPE_E4M3; i++) {
+        m.k_scale[i] = r.engine->layer[i].k_scale.data;
+        m.v_scale[i] = r.engine->layer[i].v_scale.data;
     }
-    print_message("%s hidden %d, kv %s%s: worst distance %.2e\n", spec->architecture, spec->hidden,
-                  rd_dtype_name(o.kv ? o.kv : RD_DTYPE_BF16), o.w8a8 ? ", w8a8" : "", worst);
+    random_ids(&m, ids, 90);
+    for (size_t i = 0; i < LENGTHS; i++) {
+        ok(rd_session_sync(r.session, ids, lengths[i], NULL, NULL));
+        seen[i] = distance(&r, &m, ids, lengths[i]);
+    }
+    qsort(seen, LENGTHS, sizeof *seen, by_value);
+    print_message("%s hidden %d, kv %s%s: distance %.1e, worst %.1e\n", spec->architecture, spec->hidden,
+                  rd_dtype_name(o.kv ? o.kv : RD_DTYPE_BF16), o.w8a8 ? ", w8a8" : "", seen[LENGTHS / 2],
+                  seen[LENGTHS - 1]);
     rig_close(&r);
     tiny_free(&m);
-    return worst;
+    return (distances){seen[LENGTHS / 2], seen[LENGTHS - 1]};
 }
 
-// The engine adds in f32, the formulas in double: sums of at most 256 terms through 2 or 3 layers stay within 1e-4. Where
-// the two differ by less, a cached key or value may still round to the other neighbour: one bf16 step (2^-8 relative) in one
-// of thousands of cached numbers; in e4m3 the step is 2^-3. Hence the wider bounds.
+// The engine adds in f32, the formulas in double: sums of at most 256 terms through 2 or 3 layers stay within 1e-4. But
+// where a number is rounded to bf16 or e4m3 on the way (cache, W8A8), one that lies that near to an edge falls to the other
+// side, and all that follows moves: such a run says nothing about the formula but that it is near. So the median over
+// lengths must be exact for one of three models, and every run near.
+static void check_formulas(const tiny_spec *spec, rig_options o, double near) {
+    double best = 1;
+    for (int model = 0; model < 3 && best > 1e-4; model++) {
+        const distances d = run_against_formulas(spec, o);
+        assert_true(d.worst < near);
+        best = fmin(best, d.median);
+    }
+    assert_true(best <= 1e-4);
+}
+
 static void test_session_logits_follow_the_formulas(void **state) {
     (void)state;
     const tiny_spec *specs[] = {&tiny_llama, &tiny_even, &tiny_qwen3, &tiny_bf16};
     for (size_t i = 0; i < RDI_COUNT(specs); i++) {
-        assert_true(run_against_formulas(specs[i], (rig_options){.kv = RD_DTYPE_BF16}) < 5e-3);
-        assert_true(run_against_formulas(specs[i], (rig_options){.kv = RD_DTYPE_E4M3, .threads = 2}) < 6e-2);
+        check_formulas(specs[i], (rig_options){.kv = RD_DTYPE_BF16}, 0.1);
+        check_formulas(specs[i], (rig_options){.kv = RD_DTYPE_E4M3, .threads = 2}, 0.3);
     }
 }
 
-// The formulas quantise activations here too; a value on the edge between two codes may fall the other way in f32, and a
-// code's step is 2^-3 of it: the cache's bound again.
 static void test_session_w8a8_follows_the_formulas(void **state) {
     (void)state;
-    assert_true(run_against_formulas(&tiny_llama, (rig_options){.w8a8 = 1}) < 6e-2);
-    assert_true(run_against_formulas(&tiny_even, (rig_options){.w8a8 = 1, .kv = RD_DTYPE_E4M3}) < 6e-2);
+    check_formulas(&tiny_llama, (rig_options){.w8a8 = 1}, 1);
+    check_formulas(&tiny_even, (rig_options){.w8a8 = 1, .kv = RD_DTYPE_E4M3}, 1);
 }
 
 // ---- one order class: the same bits by every path ---------------------------------------------------------------------------
@@ -520,11 +540,9 @@ static void test_session_two_threads_do_not_meet(void **state) {
     small_close(&s);
 }
 
-int main(void) {
-    seed = (uint64_t)time(NULL);
-    const char *given = getenv("RADIANCE_TEST_SEED");
-    if (given) seed = strtoull(given, NULL, 10);
-    print_message("RADIANCE_TEST_SEED=%llu\n", (unsigned long long)seed);
+int main(int argc, char **argv) {
+    seed = argc > 1 ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
+    print_message("seed %llu (give it as the argument to repeat this run)\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_session_logits_follow_the_formulas),
                                        cmocka_unit_test(test_session_w8a8_follows_the_formulas),
                                        cmocka_unit_test(test_session_bits_do_not_depend_on_the_path),

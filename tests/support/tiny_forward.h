@@ -189,7 +189,7 @@ static void tiny_write_weights(const tiny_model *m) {
 
 static void tiny_make(tiny_model *m, const tiny_spec *spec, uint64_t seed) {
     *m = (tiny_model){.spec = *spec, .rng = seed};
-    snprintf(m->folder, sizeof m->folder, "%s/radiance-tiny-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+    snprintf(m->folder, sizeof m->folder, "%s/radiance-tiny-XXXXXX", "/tmp");
     if (!mkdtemp(m->folder)) abort();
     tiny_add(m, "model.embed_tokens.weight", spec->vocab, spec->hidden, 0, 0, 1);
     for (int i = 0; i < spec->layers; i++) tiny_layer(m, i);
