@@ -133,7 +133,7 @@ static void test_session_logits_follow_the_formulas(void **state) {
     const tiny_spec *specs[] = {&tiny_llama, &tiny_even, &tiny_qwen3, &tiny_bf16};
     for (size_t i = 0; i < RDI_COUNT(specs); i++) {
         check_formulas(specs[i], (rig_options){.kv = RD_DTYPE_BF16}, 0.1);
-        check_formulas(specs[i], (rig_options){.kv = RD_DTYPE_E4M3, .threads = 2}, 0.3);
+        check_formulas(specs[i], (rig_options){.kv = RD_DTYPE_E4M3}, 0.3);
     }
 }
 
@@ -144,7 +144,7 @@ static void test_session_w8a8_follows_the_formulas(void **state) {
 }
 
 // ---- one order class: the same bits by every path ---------------------------------------------------------------------------
-enum { TOKENS = 75 };
+enum { TOKENS = 71 };
 typedef struct rows_of_logits {
     int vocab;
     float *row; // [TOKENS, vocab]
@@ -226,16 +226,20 @@ static void check_all_paths(const tiny_spec *spec, rd_dtype kv, int w8a8) {
     rig_close(&r);
     static const struct {
         const char *device;
-        int threads, rows;
-    } rigs[] = {{"cpu", 1, 512}, {"cpu", 2, 7}, {"cpu", 3, 1}, {"cpu:avx2", 2, 33}};
+        int threads, rows, widths; // widths: every how many
+    } rigs[] = {{"cpu", 1, 512, 1}, {"cpu", 2, 33, 16}, {"cpu:avx2", 1, 1, 8}};
     for (size_t i = 0; i < RDI_COUNT(rigs); i++) {
         char what[80];
         snprintf(what, sizeof what, "%s, %d threads, chunks of %d", rigs[i].device, rigs[i].threads, rigs[i].rows);
         rig_open(&r, &m, (rig_options){rigs[i].device, rigs[i].threads, 3, rigs[i].rows, 0, kv, w8a8});
         memset(r.engine->cache.base, 0xff, (size_t)r.engine->cache.bytes); // NaN codes: what was not written must not show
-        check_whole_prefills(&r, &l, ids, what);
-        for (int width = 1; width <= RD_MAX_VERIFY_WIDTH; width += i ? 5 : 1) check_steps(&r, &l, ids, width, what);
         check_batches(&r, &l, ids, what);
+        if (rigs[i].threads > 1 && spec != &tiny_llama) { // spinning threads are slow on a busy machine: one model is enough
+            rig_close(&r);
+            continue;
+        }
+        check_whole_prefills(&r, &l, ids, what);
+        for (int width = 1; width <= RD_MAX_VERIFY_WIDTH; width += rigs[i].widths) check_steps(&r, &l, ids, width, what);
         rig_close(&r);
     }
     free(l.row);
@@ -424,7 +428,7 @@ static void test_session_speculative_greedy_is_plain_greedy(void **state) {
     rig r;
     int32_t plain[LENGTH], spec[LENGTH + RD_MAX_VERIFY_WIDTH];
     tiny_make(&m, &tiny_llama, ++seed);
-    rig_open(&r, &m, (rig_options){.threads = 2, .kv = RD_DTYPE_E4M3});
+    rig_open(&r, &m, (rig_options){.kv = RD_DTYPE_E4M3});
     random_ids(&m, plain, PROMPT);
     memcpy(spec, plain, sizeof plain);
     const rd_generate_options options = {.struct_size = sizeof options, .max_tokens = LENGTH - PROMPT, .ignore_end = 1};
@@ -504,13 +508,13 @@ static void test_generate_stops_and_continues(void **state) {
 typedef struct talker {
     rd_session *session;
     const int32_t *ids;
-    int32_t out[24];
+    int32_t out[8];
     rd_status status;
 } talker;
 
 static void *talk(void *state) {
     talker *t = state;
-    const rd_generate_options options = {.struct_size = sizeof options, .max_tokens = 24, .ignore_end = 1};
+    const rd_generate_options options = {.struct_size = sizeof options, .max_tokens = 8, .ignore_end = 1};
     rd_generate_result result = {.struct_size = sizeof result};
     t->status = rd_generate(t->session, t->ids, 12, &options, t->out, &result);
     return NULL;
@@ -522,7 +526,7 @@ static void test_session_two_threads_do_not_meet(void **state) {
     small_open(&s, (rig_options){.sessions = 2, .threads = 2, .rows = 5});
     talker t[2] = {{.session = s.r.session, .ids = s.ids}, {.ids = s.ids + 40}};
     ok(rd_session_create(s.r.engine, &t[1].session));
-    int32_t alone[2][24];
+    int32_t alone[2][8];
     for (int i = 0; i < 2; i++) {
         talk(&t[i]);
         ok(t[i].status);
