@@ -345,7 +345,7 @@ static void tiny_mlp_block(const tiny_model *m, int layer, double *x) {
 }
 
 // logits: [count, vocab]
-static void tiny_forward(const tiny_model *m, const int32_t *ids, int count, double *logits) {
+static inline void tiny_forward(const tiny_model *m, const int32_t *ids, int count, double *logits) {
     const tiny_spec *s = &m->spec;
     const size_t kv = (size_t)s->layers * (size_t)count * (size_t)(s->kv_heads * s->head_dim);
     tiny_run run = {m, malloc(sizeof(double) * kv), malloc(sizeof(double) * kv), count};
