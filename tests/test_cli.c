@@ -178,7 +178,7 @@ static void test_cli_explain_and_select_agree(void **state) {
         cJSON_Delete(verdicts);
     }
     run("explain " QUESTION " --device cpu:ref", 0);
-    assert_non_null(strstr(result.out, "-> gemm_fp8block_any_cpu_ref "));
+    assert_non_null(strstr(result.out, "-> gemm_fp8block_any_cpu_generic "));
     run("select gemm_fp8block m=1 --device h200-sm90a", RD_E_UNSUPPORTED);
     assert_non_null(strstr(result.err, "no kernel takes it: "));
 }
@@ -242,7 +242,7 @@ static void test_cli_environment_values_are_checked(void **state) {
     (void)state;
     cli_run("RADIANCE_ISA=ref", "explain " QUESTION, &result);
     assert_int_equal(result.code, 0);
-    assert_non_null(strstr(result.out, "-> gemm_fp8block_any_cpu_ref "));
+    assert_non_null(strstr(result.out, "-> gemm_fp8block_any_cpu_generic "));
     cli_run("RADIANCE_ISA=sse", "explain " QUESTION, &result);
     assert_int_equal(result.code, RD_E_INVALID);
     assert_string_equal(result.err, "radiance: RADIANCE_ISA=sse, needs one of: ref avx2 avx512\n");

@@ -5,6 +5,13 @@
 #include "kernels/gemm_fp8block/vec_avx2.inc"
 
 enum { PREFETCH_BYTES = 16384 }; // over all streams of a thread
+// gcc 12 would widen all streams at once and spill: the next stream's address waits for this one's sum, and with more rows
+// than one, activations are read again rather than kept.
+#define IN_ORDER(rows_, next_, sum_)                                                                                  \
+    do {                                                                                                              \
+        __asm__("" : "+r"(next_) : "x"(sum_));                                                                        \
+        if ((rows_) > 1) __asm__ volatile("" ::: "memory");                                                           \
+    } while (0)
 #define KEEP_IN_REGISTER(x_) (void)(x_)
 
 #include "kernels/gemm_fp8block/cpu_common.inc"

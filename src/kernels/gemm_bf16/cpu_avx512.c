@@ -5,6 +5,7 @@
 #include "kernels/gemm_fp8block/vec_avx512.inc"
 
 enum { PREFETCH_BYTES = 8192 }; // over all streams of a thread
+#define IN_ORDER(rows_, next_, sum_) (void)(next_)
 #define KEEP_IN_REGISTER(x_) __asm__("" : "+v"(x_)) // gcc 12 folds the broadcast into each multiply-add and runs out of load slots
 
 #include "kernels/gemm_fp8block/cpu_common.inc"
