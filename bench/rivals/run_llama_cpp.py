@@ -69,7 +69,8 @@ def main():
     parser.add_argument("--csv")
     args = parser.parse_args()
     llama_cpp.llama_backend_init()
-    llama_cpp.llama_log_set(llama_cpp.llama_log_callback(lambda *_: None), None)
+    quiet = llama_cpp.llama_log_callback(lambda *_: None)  # kept alive: the library holds the pointer
+    llama_cpp.llama_log_set(quiet, None)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "q8_0.gguf")
         requantise(args.model, path)
