@@ -85,6 +85,10 @@ RD_API rd_tensor rd_tensor_2d(void *data, rd_dtype dtype, int64_t n0, int64_t n1
 RD_API rd_tensor rd_tensor_3d(void *data, rd_dtype dtype, int64_t n0, int64_t n1, int64_t n2);
 RD_API rd_tensor rd_tensor_4d(void *data, rd_dtype dtype, int64_t n0, int64_t n1, int64_t n2, int64_t n3);
 
+// ---- log ------------------------------------------------------------------------------------------------------
+typedef enum rd_log_level { RD_LOG_ERROR = 0, RD_LOG_WARN, RD_LOG_INFO, RD_LOG_DEBUG } rd_log_level;
+typedef void (*rd_log_fn)(void *state, rd_log_level level, const char *text);
+
 // ---- devices --------------------------------------------------------------------------------------------------
 typedef struct rd_device rd_device;
 typedef struct rd_device_info {
@@ -106,14 +110,14 @@ typedef struct rd_device_info {
 RD_API rd_status rd_device_open(const char *name, rd_device **out);
 RD_API void rd_device_close(rd_device *device);
 RD_API rd_status rd_device_get_info(const rd_device *device, rd_device_info *info);
+// Where the device's own lines go (a cache folder that cannot be written); a context's device has the context's log.
+RD_API void rd_device_set_log(rd_device *device, rd_log_fn log, void *log_state);
 // Measures (or reads from the cache file) the read bandwidth with `threads` threads; use_cache = 0 measures anew.
 RD_API rd_status rd_device_measure(rd_device *device, int32_t threads, int32_t use_cache, double *read_gbs);
 RD_API const char *rd_device_fixture_at(int32_t index); // NULL past the end
 
 // ---- context --------------------------------------------------------------------------------------------------
 typedef struct rd_ctx rd_ctx;
-typedef enum rd_log_level { RD_LOG_ERROR = 0, RD_LOG_WARN, RD_LOG_INFO, RD_LOG_DEBUG } rd_log_level;
-typedef void (*rd_log_fn)(void *state, rd_log_level level, const char *text);
 // Runs body(arg, i) for every i in [0, n), in any order, possibly at once; returns when all are done.
 typedef void (*rd_parallel_for_fn)(void *state, int64_t n, void (*body)(void *arg, int64_t i), void *arg);
 

@@ -1,18 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The registry's rows: every family's .def, in one order. To add a family, add its line to kernels.def.
-#include "registry/registry.h"
+#include "kernels/prototypes.h"
 
-// First reading: prototypes.
-#define RD_ROW(name_, op_, backend_, isa_, order_, ws_, computes_, ...)                                               \
-    void rdk_##name_(const void *args, void *ws, rdi_par *par);
-#define RD_REF_ROW(name_, op_, order_, ws_, computes_, ...) void rdk_##name_(const void *args, void *ws, rdi_par *par);
-#define RD_WS(name_) size_t name_(const void *args, int32_t threads);
-#include "kernels/kernels.def"
-#undef RD_ROW
-#undef RD_REF_ROW
-#undef RD_WS
-
-// Second: constraint lists.
+// The constraint lists.
 #define RD_WS(name_)
 #define RD_ROW(name_, op_, backend_, isa_, order_, ws_, computes_, ...)                                               \
     static const rd_constraint constraints_##name_[] = {__VA_ARGS__};
@@ -26,9 +16,9 @@
 #define RDI_WORD_AMD    "amd"
 #define RDI_WORD_NVIDIA "nvidia"
 
-// Third: the table. The isa text is filled in by rd_kernel_info's reader from the bits (registry.c).
+// The table.
 #define RDI_ROW_INIT(name_, op_, backend_, isa_, order_, ws_, computes_, is_reference_)                               \
-    {{#name_, op_, RDI_WORD_##backend_, NULL, computes_, order_, is_reference_,                                       \
+    {{#name_, op_, RDI_WORD_##backend_, RDI_ISA_TEXT(isa_), computes_, order_, is_reference_,                                       \
       (int32_t)RDI_COUNT(constraints_##name_), constraints_##name_},                                                  \
      RDI_BACKEND_##backend_, isa_, rdk_##name_, ws_},
 #define RD_ROW(name_, op_, backend_, isa_, order_, ws_, computes_, ...)                                               \

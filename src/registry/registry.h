@@ -5,23 +5,10 @@
 #define RDI_REGISTRY_H
 
 #include "base/base.h"
+#include "base/isa.h"
 #include "base/par.h"
 
 // ---- a row ----------------------------------------------------------------------------------------------------------
-typedef enum rdi_backend { RDI_BACKEND_CPU = 0, RDI_BACKEND_AMD, RDI_BACKEND_NVIDIA } rdi_backend;
-
-// ISA words a CPU row may need; each includes those before it in practice, but every row names all it uses.
-enum {
-    RDI_ISA_NONE = 0,
-    RDI_ISA_AVX2 = 1u << 0,        // avx2 + fma + f16c
-    RDI_ISA_AVX512 = 1u << 1,      // avx512 f + bw + vl + dq
-    RDI_ISA_AVX512VBMI = 1u << 2,
-    RDI_ISA_AVX512BF16 = 1u << 3,
-    RDI_ISA_AVX512VNNI = 1u << 4,
-    RDI_ISA_GFX1201 = 1u << 8,
-    RDI_ISA_SM90A = 1u << 9
-};
-
 // CPU kernels share one shape: args points to the family's args struct (args.h), already checked by src/ops.
 typedef void (*rdi_kernel_fn)(const void *args, void *ws, rdi_par *par);
 typedef size_t (*rdi_ws_fn)(const void *args, int32_t threads); // workspace bytes; NULL = none

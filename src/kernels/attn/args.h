@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arguments of every attn_* kernel. Strides in elements. Checked by src/ops/attn.c.
+// Arguments of every attn_* kernel. Strides in elements. Checked by src/ops/attn.c:
+// block ids of every visible position lie in [0, blocks), so kernels trust them and read no entry of a position that no
+// row sees.
 #ifndef RDI_ATTN_ARGS_H
 #define RDI_ATTN_ARGS_H
 
@@ -10,6 +12,9 @@ typedef struct rdi_attn_args {
     const void *q; // [tokens, q_heads, head_dim]
     int64_t q_stride_token, q_stride_head; // dim stride 1
     const void *k_cache, *v_cache; // [blocks, block_tokens, kv_heads, head_dim]
+    // 1: element (token, dim) of K lies at token*k_stride_token + dim*k_stride_dim ("dim" order). 16: tokens of a group of
+    // 16 are neighbours ("token" order): (token/16)*16*head_dim + token%16 + dim*16; the two strides are then not read.
+    int32_t k_interleave;
     int64_t k_stride_block, k_stride_token, k_stride_head, k_stride_dim;
     int64_t v_stride_block, v_stride_token, v_stride_head, v_stride_dim;
     const float *k_scale, *v_scale; // [kv_heads], NULL = 1

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside of rd_device: the public facts, the bits that rows are matched with, the log of its measurements.
+#ifndef RDI_DEVICE_H
+#define RDI_DEVICE_H
+
+#include "base/base.h"
+#include "base/isa.h"
+
+struct rd_device {
+    rd_device_info info;
+    rdi_backend backend;
+    uint32_t isa;
+    rdi_log log;
+    char name[32], model[96]; // what info points to on a probed device
+};
+
+rdi_backend rdi_device_backend(const rd_device *device);
+uint32_t rdi_device_isa(const rd_device *device);
+
+// Fixtures (fixtures.c): NULL past the end.
+const rd_device *rdi_fixture_at(int32_t index);
+
+// The running machine (cpu_probe.c, cores.c).
+uint32_t rdi_cpu_isa(void);
+void rdi_cpu_model(char *text, size_t bytes);
+
+typedef struct rdi_cores {
+    int32_t physical, performance; // among those this process may run on
+} rdi_cores;
+typedef struct rdi_caches {
+    int64_t l1_bytes, l2_bytes, l3_bytes; // data or unified, of one core's view
+} rdi_caches;
+// sysfs: "/sys/devices" on a real machine; allowed: one byte a CPU, non-zero = may run there.
+rdi_cores rdi_cores_probe(const char *sysfs, const unsigned char *allowed, int32_t cpus);
+rdi_caches rdi_caches_probe(const char *sysfs);
+
+#endif // RDI_DEVICE_H

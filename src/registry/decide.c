@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows say what they CAN do, policy orders those that can, and both speak through one list of verdicts.
+#include "registry/decide.h"
+
+#include <stdio.h>
+#include <string.h>
+
+rdi_table rdi_table_built(void) { return (rdi_table){rdi_rows, rdi_row_count}; }
+
+static bool has_trait(const char *name, const char *trait) {
+    size_t bytes = strlen(trait);
+    for (const char *at = name; bytes && at; at = strchr(at, '_')) {
+        if (*at == '_') at++;
+        if (!strncmp(at, trait, bytes) && (at[bytes] == '_' || !at[bytes])) return true;
+    }
+    return false;
+}
+
+static void judge(const rdi_row *row, const rd_device *device, const rdi_query *query,
+                  const rdi_preference *preference, rd_verdict *verdict) {
+    *verdict = (rd_verdict){.kernel = &row->info};
+    if (row->isa & ~rdi_device_isa(device)) {
+        const char *has = RDI_ISA_TEXT(rdi_device_isa(device));
+        snprintf(verdict->reason, sizeof verdict->reason, "isa=%s, needs %s", *has ? has : "none", row->info.isa);
+        return;
+    }
+    char reason[RDI_REASON_BYTES];
+    if (rdi_constraint_first_failure(row, query, reason)) {
+        memcpy(verdict->reason, reason, sizeof reason);
+        return;
+    }
+    if (preference->exclusive && !has_trait(row->info.name, preference->trait)) {
+        snprintf(verdict->reason, sizeof verdict->reason, "%s: needs a %s kernel", preference->rule, preference->trait);
+        return;
+    }
+    verdict->ok = 1;
+}
+
+void rdi_decide(rdi_table table, const rd_device *device, const rdi_query *query, const rdi_preference *preference,
+                rdi_verdicts *out) {
+    out->count = 0;
+    // Two passes keep table order within the preferred rows and within the others.
+    for (int pass = 0; pass < 2; pass++) {
+        for (int32_t i = 0; i < table.count && out->count < RDI_OP_ROWS; i++) {
+            const rdi_row *row = &table.rows[i];
+            if (row->backend != rdi_device_backend(device) || strcmp(row->info.op, query->op->info.name)) continue;
+            bool preferred = has_trait(row->info.name, preference->trait);
+            if (preferred != (pass == 0)) continue;
+            out->rows[out->count] = row;
+            judge(row, device, query, preference, &out->at[out->count++]);
+        }
+    }
+    const char *rule = "row order";
+    bool taken = false;
+    for (int32_t i = 0; i < out->count; i++) {
+        rd_verdict *verdict = &out->at[i];
+        if (!verdict->ok) continue;
+        verdict->chosen = !taken;
+        if (taken) {
+            snprintf(verdict->reason, sizeof verdict->reason, "ok, not chosen: %s", rule);
+            continue;
+        }
+        if (has_trait(verdict->kernel->name, preference->trait)) rule = preference->rule;
+        taken = true;
+        snprintf(verdict->reason, sizeof verdict->reason, "ok");
+    }
+}
+
+const rdi_row *rdi_verdicts_chosen(const rdi_verdicts *verdicts) {
+    for (int32_t i = 0; i < verdicts->count; i++)
+        if (verdicts->at[i].chosen) return verdicts->rows[i];
+    return NULL;
+}
+
+static void join_reasons(const rdi_verdicts *verdicts, char *text, size_t bytes) {
+    size_t used = 0;
+    text[0] = 0;
+    for (int32_t i = 0; i < verdicts->count; i++) {
+        bool seen = false;
+        for (int32_t j = 0; j < i && !seen; j++) seen = !strcmp(verdicts->at[i].reason, verdicts->at[j].reason);
+        if (seen || used >= bytes) continue;
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s", used ? "; " : "", verdicts->at[i].reason);
+    }
+}
+
+void rdi_verdicts_reason(const rdi_verdicts *verdicts, const rdi_query *query, const rd_device *device, char *text,
+                         size_t bytes) {
+    const rdi_row *chosen = rdi_verdicts_chosen(verdicts);
+    if (!verdicts->count) {
+        snprintf(text, bytes, "no %s kernel for %s in this build", query->op->info.name, device->info.backend);
+    } else if (!chosen) {
+        join_reasons(verdicts, text, bytes);
+    } else if (chosen->info.is_reference) {
+        const rd_verdict *first = &verdicts->at[0];
+        snprintf(text, bytes, "slow: %s",
+                 first->kernel->is_reference ? "no faster kernel in this build" : first->reason);
+    } else {
+        snprintf(text, bytes, "ok");
+    }
+}
+
+int32_t rdi_cuts_add(int64_t cuts[RDI_PLAN_CUTS], int32_t count, int64_t lo, int64_t hi, int64_t cut) {
+    if (cut <= lo || cut > hi || count >= RDI_PLAN_CUTS) return count;
+    int32_t at = 0;
+    while (at < count && cuts[at] < cut) at++;
+    if (at < count && cuts[at] == cut) return count;
+    memmove(cuts + at + 1, cuts + at, (size_t)(count - at) * sizeof cuts[0]);
+    cuts[at] = cut;
+    return count + 1;
+}
+
+// Smallest value of the interval key in [lo, hi + 1] at which the key's value reaches `bound` (values never fall as it
+// grows); hi + 1 when it never does.
+static int64_t first_reaching(const rdi_query *query, const char *key, int64_t lo, int64_t hi, int64_t bound) {
+    rdi_query at = *query;
+    int64_t low = lo, high = hi + 1;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2, value = 0;
+        rdi_query_bind(&at, query->op->info.interval_key, middle);
+        if (!rdi_query_int(&at, key, &value)) return hi + 1;
+        if (value >= bound)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+int32_t rdi_decide_cuts(rdi_table table, const rd_device *device, const rdi_query *query, int64_t lo, int64_t hi,
+                        int64_t cuts[RDI_PLAN_CUTS]) {
+    int32_t count = 0;
+    for (int32_t i = 0; i < table.count; i++) {
+        const rdi_row *row = &table.rows[i];
+        if (row->backend != rdi_device_backend(device) || strcmp(row->info.op, query->op->info.name)) continue;
+        for (int32_t j = 0; j < row->info.constraint_count; j++) {
+            const rd_constraint *constraint = &row->info.constraints[j];
+            if (constraint->op == RD_MULTIPLE_OF || constraint->op == RD_ONE_OF) continue; // not on interval keys
+            if (constraint->op != RD_LE)
+                count = rdi_cuts_add(cuts, count, lo, hi,
+                                     first_reaching(query, constraint->key, lo, hi, constraint->value));
+            if (constraint->op != RD_GE)
+                count = rdi_cuts_add(cuts, count, lo, hi,
+                                     first_reaching(query, constraint->key, lo, hi, constraint->value + 1));
+        }
+    }
+    return count;
+}
