@@ -50,6 +50,12 @@ RD_API const char *rd_version(void);      // "0.1.0"
 RD_API const char *rd_build_id(void);     // short commit id of the build, "unknown" outside a checkout
 RD_API uint32_t rd_abi_version(void);     // compare with RD_ABI_VERSION at load
 
+// The environment variables that the library reads (once, at first need). False past the end.
+typedef struct rd_env_info {
+    const char *name, *value, *default_value, *meaning;
+} rd_env_info;
+RD_API int32_t rd_env_at(int32_t index, rd_env_info *out);
+
 // ---- tensors --------------------------------------------------------------------------------------------------
 typedef enum rd_dtype {
     RD_DTYPE_NONE = 0,
@@ -228,6 +234,10 @@ typedef void *rd_stream; // the caller's stream on a GPU; NULL on the CPU
 // itself must not be among params). It holds one row per sub-interval and is recorded as one question per sub-interval.
 RD_API rd_status rd_plan_create(rd_ctx *ctx, const char *op, const rd_param *params, int32_t count, int64_t lo,
                                 int64_t hi, rd_plan **out);
+// The same with the kernel named by the caller, for checks and benches: nothing else is considered, and the kernel must
+// still hold its constraints over the whole interval (RD_E_UNSUPPORTED names the one that fails).
+RD_API rd_status rd_plan_create_kernel(rd_ctx *ctx, const char *kernel, const rd_param *params, int32_t count,
+                                       int64_t lo, int64_t hi, rd_plan **out);
 RD_API void rd_plan_free(rd_plan *plan);
 RD_API const rd_kernel_info *rd_plan_kernel(const rd_plan *plan, int64_t at); // row used at interval value `at`
 RD_API rd_status rd_plan_text(const rd_plan *plan, char *text, size_t *bytes);

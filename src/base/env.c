@@ -12,6 +12,7 @@ static const rdi_env_entry table[] = {
     {"RADIANCE_ISA", "", "cap of the CPU's instruction set: ref, avx2 or avx512; empty = what cpuid reports"},
     {"RADIANCE_LOG", "warn", "command line log level: error, warn, info or debug"},
     {"XDG_CACHE_HOME", "", "folder of the bandwidth cache; empty = $HOME/.cache"},
+    {"RADIANCE_TEST_MODEL", "", "tests: path of the demo model; empty = where make demo puts it"},
     {"HOME", "", "home folder, for the cache's default place"},
 };
 
@@ -36,6 +37,13 @@ const char *rdi_env_text(const char *name) {
     for (size_t i = 0; i < RDI_COUNT(table); i++)
         if (!strcmp(table[i].name, name)) return values[i];
     return NULL;
+}
+
+int32_t rd_env_at(int32_t index, rd_env_info *out) {
+    const rdi_env_entry *entry = rdi_env_at(index);
+    if (!entry || !out) return 0;
+    *out = (rd_env_info){entry->name, rdi_env_text(entry->name), entry->default_value, entry->meaning};
+    return 1;
 }
 
 rd_status rdi_env_int(const char *name, int64_t min, int64_t max, int64_t *out) {

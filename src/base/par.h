@@ -22,6 +22,13 @@ int32_t rdi_par_threads(const rdi_par *par); // par == NULL counts as 1
 typedef void (*rdi_par_body)(void *arg, int32_t worker, int32_t workers);
 void rdi_par_run(rdi_par *par, int32_t max_workers, rdi_par_body body, void *arg);
 
+// Workers worth waking for `items` pieces of `elems` elements in all: a fork costs microseconds, in which one core passes
+// over tens of thousands of elements from cache.
+static inline int32_t rdi_par_workers_for(int64_t items, int64_t elems) {
+    int64_t workers = rdi_min(items, elems / 32768 + 1);
+    return (int32_t)rdi_min(workers, INT32_MAX);
+}
+
 // Dynamic tiles (hybrid cores, noisy neighbours): workers draw [begin, end) ranges until none is left.
 typedef struct rdi_tiles {
     _Atomic int64_t next;

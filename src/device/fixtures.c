@@ -6,7 +6,7 @@
 // h200-sm90a: NVIDIA's data sheet (132 SMs, 141 GB); read rate 4380 GB/s measured on one H200, 2026-11-30, with a graph of
 // rotating weights beyond the caches; 227 KiB is the most shared memory of one block (CUDA programming guide, compute
 // capability 9.0). h100-pcie-sm90a: NVIDIA's data sheet (114 SMs, 80 GB, 2000 GB/s peak). x86-avx512: two cores of an AMD
-// EPYC (Zen 5), 33 GB/s read with two threads, measured 2026-11-30. x86-avx2: AMD's data sheet of the Ryzen 7 5800X, two
+// EPYC (Zen 5), 69 GB/s read with two threads, measured 2026-11-30 with `radiance devices`. x86-avx2: AMD's data sheet of the Ryzen 7 5800X, two
 // channels of DDR4-3200 (51.2 GB/s peak).
 #include "device/device.h"
 
@@ -36,7 +36,7 @@ static const rd_device fixtures[] = {
      .isa = AVX512_ALL,
      .info = {FIXTURE("x86-avx512", "cpu", "x86-64", RDI_ISA_TEXT(AVX512_ALL), "AMD EPYC (Zen 5), 2 cores", 2),
               .l1_bytes = 48 * KIB, .l2_bytes = 1 * MIB, .l3_bytes = 32 * MIB, .memory_bytes = 24 * GIB,
-              .read_gbs = 33}},
+              .read_gbs = 69}},
     {.backend = RDI_BACKEND_CPU,
      .isa = RDI_ISA_AVX2,
      .info = {FIXTURE("x86-avx2", "cpu", "x86-64", RDI_ISA_TEXT(RDI_ISA_AVX2), "AMD Ryzen 7 5800X", 8),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // rd_ctx: a device, a thread pool, a log and the record of questions. Select and explain ask the same decider.
 #include "ops/ctx.h"
+#include "ops/plan.h"
 
 #include "policy/order.h"
 
@@ -57,6 +58,7 @@ void rd_ctx_free(rd_ctx *ctx) {
 
 const rd_device *rd_ctx_device(const rd_ctx *ctx) { return ctx ? ctx->device : NULL; }
 int32_t rd_ctx_threads(const rd_ctx *ctx) { return ctx ? rdi_par_threads(ctx->par) : 0; }
+rdi_par *rdi_ctx_par(const rd_ctx *ctx) { return ctx->par; }
 
 void rdi_ctx_decide(rdi_table table, const rd_device *device, const rdi_query *query, rdi_verdicts *out) {
     const rdi_answer *layout = rdi_query_find(query, "layout");

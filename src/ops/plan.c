@@ -12,6 +12,7 @@
 typedef struct plan_range {
     int64_t lo, hi;
     const rdi_row *row;
+    bool fast_refused; // the row is a reference although the op has faster ones
     char reason[512];
 } plan_range;
 
@@ -39,31 +40,32 @@ static rd_status check_interval(const rdi_query *query, int64_t lo, int64_t hi) 
 }
 
 // First values of the sub-intervals after the first, from the rows' constraints and from policy.
-static int32_t find_cuts(const rd_ctx *ctx, const rdi_query *query, int64_t lo, int64_t hi,
+static int32_t find_cuts(const rd_ctx *ctx, rdi_table table, const rdi_query *query, int64_t lo, int64_t hi,
                          int64_t cuts[RDI_PLAN_CUTS]) {
     if (!query->op->info.interval_key) return 0;
-    int32_t count = rdi_decide_cuts(ctx->table, ctx->device, query, lo, hi, cuts);
+    int32_t count = rdi_decide_cuts(table, ctx->device, query, lo, hi, cuts);
     const int64_t *more = NULL;
     int32_t more_count = rdi_order_cuts(ctx->device->info.arch, query->op->info.name, &more);
     for (int32_t i = 0; i < more_count; i++) count = rdi_cuts_add(cuts, count, lo, hi, more[i]);
     return count;
 }
 
-static void decide_range(const rd_ctx *ctx, rdi_query *query, plan_range *range) {
+static void decide_range(const rd_ctx *ctx, rdi_table table, rdi_query *query, plan_range *range) {
     if (query->op->info.interval_key) rdi_query_bind(query, query->op->info.interval_key, range->lo);
     rdi_verdicts verdicts;
-    rdi_ctx_decide(ctx->table, ctx->device, query, &verdicts);
+    rdi_ctx_decide(table, ctx->device, query, &verdicts);
     range->row = rdi_verdicts_chosen(&verdicts);
+    range->fast_refused = range->row && range->row->info.is_reference && range->row != verdicts.rows[0];
     rdi_verdicts_reason(&verdicts, query, ctx->device, range->reason, sizeof range->reason);
 }
 
 // Neighbours with the same row are one range; the first one's reason stands for both.
-static void decide_ranges(rd_plan *plan, const int64_t *cuts, int32_t cut_count) {
+static void decide_ranges(rd_plan *plan, rdi_table table, const int64_t *cuts, int32_t cut_count) {
     for (int32_t i = 0; i <= cut_count; i++) {
         plan_range *range = &plan->ranges[plan->count];
         range->lo = i ? cuts[i - 1] : plan->lo;
         range->hi = i < cut_count ? cuts[i] - 1 : plan->hi;
-        decide_range(plan->ctx, &plan->query, range);
+        decide_range(plan->ctx, table, &plan->query, range);
         if (plan->count && range[-1].row == range->row)
             range[-1].hi = range->hi;
         else
@@ -96,9 +98,10 @@ static rd_status record(const rd_plan *plan) {
         sorted_text(plan, range, sorted, sizeof sorted);
         RDI_TRY(rdi_selections_record(&plan->ctx->selections, op, text, sorted,
                                       range->row ? range->row->info.name : NULL, range->reason));
+        // A refused fast row is news; an op that has only its reference is a fact of the build.
         if (range->row && range->row->info.is_reference)
-            rdi_log_write(&plan->ctx->log, RD_LOG_WARN, "%s %s -> %s (%s)", op, text, range->row->info.name,
-                          range->reason);
+            rdi_log_write(&plan->ctx->log, range->fast_refused ? RD_LOG_WARN : RD_LOG_INFO, "%s %s -> %s (%s)", op,
+                          text, range->row->info.name, range->reason);
     }
     for (int32_t i = 0; i < plan->count; i++) {
         if (plan->ranges[i].row) continue;
@@ -109,22 +112,21 @@ static rd_status record(const rd_plan *plan) {
     return RD_OK;
 }
 
-rd_status rd_plan_create(rd_ctx *ctx, const char *op, const rd_param *params, int32_t count, int64_t lo, int64_t hi,
-                         rd_plan **out) {
-    if (!ctx || !out) return rdi_fail(RD_E_INVALID, "rd_plan_create: %s=NULL", ctx ? "out" : "ctx");
-    *out = NULL;
+// `table` holds the rows to decide among: the context's, or the one that the caller forces.
+static rd_status create(rd_ctx *ctx, rdi_table table, const char *op, const rd_param *params, int32_t count, int64_t lo,
+                        int64_t hi, rd_plan **out) {
     rdi_query query;
     RDI_TRY(rdi_query_read(op, params, count, &query));
     RDI_TRY(check_interval(&query, lo, hi));
     int64_t cuts[RDI_PLAN_CUTS];
-    int32_t cut_count = find_cuts(ctx, &query, lo, hi, cuts);
+    int32_t cut_count = find_cuts(ctx, table, &query, lo, hi, cuts);
     rd_plan *plan = rdi_calloc(1, sizeof *plan + (size_t)(cut_count + 1) * sizeof plan->ranges[0]);
     if (!plan) return RD_E_NOMEM;
     plan->query = query;
     plan->ctx = ctx;
     plan->lo = lo;
     plan->hi = hi;
-    decide_ranges(plan, cuts, cut_count);
+    decide_ranges(plan, table, cuts, cut_count);
     if (query.op->info.interval_key) rdi_query_bind(&plan->query, query.op->info.interval_key, lo);
     rd_status status = record(plan);
     if (status != RD_OK) {
@@ -133,6 +135,26 @@ rd_status rd_plan_create(rd_ctx *ctx, const char *op, const rd_param *params, in
     }
     *out = plan;
     return RD_OK;
+}
+
+rd_status rd_plan_create(rd_ctx *ctx, const char *op, const rd_param *params, int32_t count, int64_t lo, int64_t hi,
+                         rd_plan **out) {
+    if (!ctx || !out) return rdi_fail(RD_E_INVALID, "rd_plan_create: %s=NULL", ctx ? "out" : "ctx");
+    *out = NULL;
+    return create(ctx, ctx->table, op, params, count, lo, hi, out);
+}
+
+rd_status rd_plan_create_kernel(rd_ctx *ctx, const char *kernel, const rd_param *params, int32_t count, int64_t lo,
+                                int64_t hi, rd_plan **out) {
+    if (!ctx || !kernel || !out)
+        return rdi_fail(RD_E_INVALID, "rd_plan_create_kernel: %s=NULL", !ctx ? "ctx" : kernel ? "out" : "kernel");
+    *out = NULL;
+    for (int32_t i = 0; i < ctx->table.count; i++) {
+        const rdi_row *row = &ctx->table.rows[i];
+        if (!strcmp(row->info.name, kernel))
+            return create(ctx, (rdi_table){row, 1}, row->info.op, params, count, lo, hi, out);
+    }
+    return rdi_fail(RD_E_INVALID, "kernel=%.80s, needs one of those that `radiance kernels` lists", kernel);
 }
 
 void rd_plan_free(rd_plan *plan) { rdi_free(plan); }

@@ -5,7 +5,8 @@
 //   out[d] = sum_j exp(x_j - m) v[j][d] / (sum_j exp(x_j - m) + exp(sink_h - m)),  m = max(max_j x_j, sink_h),
 // over the visible keys j: max(0, p - window + 1) <= j <= p. A row that sees no key (p < 0) gives zeros.
 #include "base/convert.h"
-#include "kernels/attn/attn.h"
+#include "kernels/attn/args.h"
+#include "kernels/prototypes.h"
 
 enum { ROW_DIMS_MAX = 512 }; // output dims kept on the stack at a time
 

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reference of act_mul: y = act(gate) * up, with
 //   silu(g)      = g / (1 + exp(-g))
-//   gelu_tanh(g) = g/2 * (1 + tanh(sqrt(2/pi) * (g + 0.044715 g^3)))     (arXiv 1606.08415, the tanh form)
+//   gelu_tanh(g) = g/2 * (1 + tanh(z)), z = sqrt(2/pi) (g + 0.044715 g^3)     (arXiv 1606.08415, the tanh form)
+// written as g / (1 + exp(-2z)), which is the same number without the cancellation of 1 + tanh(z) at negative z.
 #include "base/convert.h"
 #include "kernels/elementwise/args.h"
 #include "kernels/prototypes.h"
 
 static double activate(rdi_act act, double g) {
     if (act == RDI_ACT_SILU) return g / (1 + exp(-g));
-    return 0.5 * g * (1 + tanh(0.79788456080286535588 * (g + 0.044715 * g * g * g))); // sqrt(2/pi)
+    return g / (1 + exp(-2 * 0.79788456080286535588 * (g + 0.044715 * g * g * g))); // sqrt(2/pi)
 }
 
 void rdk_act_mul_cpu_ref(const void *args, void *ws, rdi_par *par) {

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// Read bandwidth of the running machine: several sequential streams a thread over a buffer that no cache holds. The result
+// is kept in a file of its own for each (chip, cores, threads), replaced by rename: readers see the old or the new one.
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE // mkstemp, fsync
+#endif
+#include "device/device.h"
+
+#include "base/par.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    STREAMS = 4,             // a thread reads 4 rows far apart: one stream alone leaves the prefetchers idle
+    AHEAD_BYTES = 2048,      // prefetch distance of a stream: a DRAM access (about 100 ns) at 10 to 20 bytes a ns
+    PASSES = 7,              // the best counts: other work on the machine only ever slows a pass
+    BUFFER_MIN_MIB = 256     // and at least 4 times the last-level cache
+};
+
+// 64 bytes: one cache line, whatever vectors the compiler makes of it.
+typedef uint64_t line_words __attribute__((vector_size(64)));
+
+typedef struct read_job {
+    const unsigned char *data;
+    int64_t bytes;
+    uint64_t sums[4096]; // one a worker: the loads must not be optimised away
+} read_job;
+
+static uint64_t read_streams(const unsigned char *data, int64_t bytes) {
+    int64_t stream_bytes = bytes / STREAMS / 64 * 64;
+    line_words sum[STREAMS] = {{0}};
+    for (int64_t at = 0; at < stream_bytes; at += 64) {
+        for (int s = 0; s < STREAMS; s++) {
+            const unsigned char *line = data + s * stream_bytes + at;
+            __builtin_prefetch(line + AHEAD_BYTES, 0, 3);
+            sum[s] ^= *(const line_words *)(const void *)line;
+        }
+    }
+    uint64_t total = 0;
+    for (int s = 0; s < STREAMS; s++)
+        for (int i = 0; i < 8; i++) total ^= sum[s][i];
+    return total;
+}
+
+static void read_share(void *arg, int32_t worker, int32_t workers) {
+    read_job *job = arg;
+    int64_t share = job->bytes / workers / 4096 * 4096;
+    job->sums[worker] = read_streams(job->data + worker * share, share);
+}
+
+static double now_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static rd_status measure(const rd_device *device, int32_t threads, double *gbs) {
+    rdi_par *par = NULL;
+    RDI_TRY(rdi_par_create(threads, NULL, NULL, &par));
+    int64_t bytes = rdi_max((int64_t)BUFFER_MIN_MIB << 20, 4 * device->info.l3_bytes);
+    read_job *job = rdi_calloc(1, sizeof *job);
+    unsigned char *data = rdi_alloc((size_t)bytes);
+    rd_status status = job && data ? RD_OK : RD_E_NOMEM;
+    if (status == RD_OK) {
+        memset(data, 1, (size_t)bytes); // every page must be a real one
+        *job = (read_job){.data = data, .bytes = bytes};
+        double best = 1e30;
+        for (int pass = 0; pass < PASSES; pass++) {
+            double start = now_seconds();
+            rdi_par_run(par, threads, read_share, job);
+            double seconds = now_seconds() - start;
+            if (seconds < best) best = seconds;
+        }
+        *gbs = (double)(bytes / threads / 4096 * 4096 * threads) / best / 1e9;
+    }
+    rdi_free(data);
+    rdi_free(job);
+    rdi_par_free(par);
+    return status;
+}
+
+// ---- the cache file --------------------------------------------------------------------------------------------------------
+// "<folder>/radiance/read-<chip>-<cores>c-<threads>t": the chip's name in letters, digits and dashes.
+static rd_status cache_path(const rd_device *device, int32_t threads, char *folder, char *path, size_t bytes) {
+    const char *root = rdi_env_text("XDG_CACHE_HOME"), *home = rdi_env_text("HOME");
+    int length = *root ? snprintf(folder, bytes, "%s/radiance", root) : snprintf(folder, bytes, "%s/.cache/radiance", home);
+    if ((!*root && !*home) || length < 0 || (size_t)length >= bytes)
+        return rdi_fail(RD_E_IO, "bandwidth cache: neither XDG_CACHE_HOME nor HOME names a folder");
+    char chip[sizeof device->model];
+    snprintf(chip, sizeof chip, "%s", device->info.model);
+    for (char *at = chip; *at; at++) {
+        bool plain = (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') || (*at >= '0' && *at <= '9');
+        if (!plain) *at = '-';
+    }
+    length = snprintf(path, bytes, "%s/read-%s-%dc-%dt", folder, chip, device->info.compute_units, threads);
+    return length > 0 && (size_t)length < bytes ? RD_OK : rdi_fail(RD_E_IO, "bandwidth cache: path too long");
+}
+
+static bool read_cache(const char *path, double *gbs) {
+    char text[64], *end;
+    FILE *file = fopen(path, "r");
+    if (!file) return false;
+    bool ok = fgets(text, sizeof text, file) != NULL;
+    fclose(file);
+    if (!ok) return false;
+    double value = strtod(text, &end);
+    // A damaged file is measured anew, not believed: no machine reads below 0.01 or above 100000 GB/s.
+    if (end == text || *end != '\n' || !(value > 0.01 && value < 1e5)) return false;
+    *gbs = value;
+    return true;
+}
+
+static bool make_folders(const char *folder) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s", folder);
+    for (char *at = path + 1; *at; at++) {
+        if (*at != '/') continue;
+        *at = 0;
+        if (mkdir(path, 0700) && errno != EEXIST) return false;
+        *at = '/';
+    }
+    return !mkdir(path, 0700) || errno == EEXIST;
+}
+
+static bool write_whole(int fd, const char *text) {
+    size_t left = strlen(text);
+    while (left) {
+        ssize_t wrote = write(fd, text, left);
+        if (wrote < 0 && errno == EINTR) continue;
+        if (wrote <= 0) return false;
+        text += wrote;
+        left -= (size_t)wrote;
+    }
+    return fsync(fd) == 0;
+}
+
+static bool write_cache(const char *folder, const char *path, double gbs) {
+    char temporary[4096 + 16], text[64];
+    if (!make_folders(folder)) return false;
+    snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
+    snprintf(text, sizeof text, "%.3f\n", gbs);
+    int fd = mkstemp(temporary);
+    if (fd < 0) return false;
+    bool ok = write_whole(fd, text);
+    int error = errno;
+    ok = close(fd) == 0 && ok;
+    if (ok && rename(temporary, path) == 0) return true;
+    if (ok) error = errno;
+    unlink(temporary);
+    errno = error;
+    return false;
+}
+
+rd_status rd_device_measure(rd_device *device, int32_t threads, int32_t use_cache, double *read_gbs) {
+    if (!device || !read_gbs) return rdi_fail(RD_E_INVALID, "rd_device_measure: %s=NULL", device ? "read_gbs" : "device");
+    if (device->info.is_fixture)
+        return rdi_fail(RD_E_NO_DEVICE, "device=%s is a fixture: it cannot be measured", device->info.name);
+    if (threads < 1 || threads > 4096) return rdi_fail(RD_E_INVALID, "threads=%d, needs 1 to 4096", threads);
+    char folder[4096], path[4096];
+    bool have_path = cache_path(device, threads, folder, path, sizeof path) == RD_OK;
+    if (use_cache && have_path && read_cache(path, read_gbs)) {
+        device->info.read_gbs = *read_gbs;
+        return RD_OK;
+    }
+    RDI_TRY(measure(device, threads, read_gbs));
+    device->info.read_gbs = *read_gbs;
+    // A cache that cannot be written costs the next start a second; it is no reason to fail.
+    if (!have_path)
+        rdi_log_write(&device->log, RD_LOG_WARN, "%s", rd_error_text());
+    else if (!write_cache(folder, path, *read_gbs))
+        rdi_log_write(&device->log, RD_LOG_WARN, "bandwidth cache %s cannot be written: %s", path, strerror(errno));
+    return RD_OK;
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// The elementwise ops in AVX2, FMA and F16C: the shared bodies over sixteen lanes.
+#include "base/lanes.h"
+#include "kernels/elementwise/args.h"
+#include "kernels/elementwise/select.h"
+#include "kernels/prototypes.h"
+
+#include <float.h>
+
+#define ROW(op_) rdk_##op_##_cpu_avx2
+
+#include "kernels/elementwise/body.inc"
+#include "kernels/elementwise/sample.inc"
