@@ -235,7 +235,7 @@ typedef void *rd_stream; // the caller's stream on a GPU; NULL on the CPU
 RD_API rd_status rd_plan_create(rd_ctx *ctx, const char *op, const rd_param *params, int32_t count, int64_t lo,
                                 int64_t hi, rd_plan **out);
 // The same with the kernel named by the caller, for checks and benches: nothing else is considered, and the kernel must
-// still hold its constraints over the whole interval (RD_E_UNSUPPORTED names the one that fails).
+// still hold its constraints over the whole interval (RD_E_UNSUPPORTED names the one that fails). Not recorded.
 RD_API rd_status rd_plan_create_kernel(rd_ctx *ctx, const char *kernel, const rd_param *params, int32_t count,
                                        int64_t lo, int64_t hi, rd_plan **out);
 RD_API void rd_plan_free(rd_plan *plan);

@@ -1,97 +1,280 @@
 // SPDX-License-Identifier: Apache-2.0
-// The registry over a table of its own (so that every answer is known) and, where it says so, over the built one.
+// Questions, explain, select, selections and the report over a table of known rows.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
-#include "ops/ctx.h"
-#include "ops/plan.h"
+#include "registry_table.h"
 
-static int launches;
-static void run_nothing(const void *args, void *ws, rdi_par *par) {
-    (void)args, (void)ws, (void)par;
-    launches++;
+// ---- questions -------------------------------------------------------------------------------------------------------------
+static void refuse(const char *op, const rd_param *params, int32_t count, const char *text) {
+    rd_device *device = NULL;
+    assert_int_equal(rd_device_open("r9700-gfx1201", &device), RD_OK);
+    int32_t rows_out = 0;
+    assert_int_equal(rdi_ctx_explain(table, device, op, params, count, NULL, &rows_out), RD_E_INVALID);
+    assert_string_equal(rd_error_text(), text);
+    rd_device_close(device);
 }
 
-static const rd_constraint m8[] = {RD_C_LE("m", 8, "one tile of 8 rows"), RD_C_MULTIPLE("k", 128, "scale block")};
-static const rd_constraint any_m[] = {RD_C_ONE_OF("a_dtype", "fp8_e4m3", "codes"), RD_C_MULTIPLE("k", 128, "scale block")};
-static const rd_constraint all[] = {RD_C_ONE_OF("a_dtype", "fp8_e4m3", "codes")};
-static const rd_constraint rows64[] = {RD_C_EQ("gqa", 6, "six heads a wave"), RD_C_LE("rows", 64, "four waves of 16")};
-static const rd_constraint attn_all[] = {RD_C_GE("head_dim", 1, "any")};
-
-#define ROW(name_, op_, backend_, word_, isa_, ref_, list_)                                                            \
-    {{name_, op_, word_, RDI_ISA_TEXT(isa_), "test", "test", ref_, (int32_t)RDI_COUNT(list_), list_},                  \
-     RDI_BACKEND_##backend_, isa_, run_nothing, NULL}
-static const rdi_row rows[] = {
-    ROW("gemm_fp8block_m8_cpu_avx512", "gemm_fp8block", CPU, "cpu", RDI_ISA_AVX512, 0, m8),
-    ROW("gemm_fp8block_any_cpu_avx2", "gemm_fp8block", CPU, "cpu", RDI_ISA_AVX2, 0, any_m),
-    ROW("gemm_fp8block_any_cpu_ref", "gemm_fp8block", CPU, "cpu", 0, 1, all),
-    ROW("gemm_fp8block_m64_amd_gfx1201", "gemm_fp8block", AMD, "amd", RDI_ISA_GFX1201, 0, any_m),
-    ROW("gemm_fp8block_m8_splitk_amd_gfx1201", "gemm_fp8block", AMD, "amd", RDI_ISA_GFX1201, 0, m8),
-    ROW("gemm_fp8block_preshuffle_amd_gfx1201", "gemm_fp8block", AMD, "amd", RDI_ISA_GFX1201, 0, all),
-    ROW("attn_decode_amd_gfx1201", "attn_decode", AMD, "amd", RDI_ISA_GFX1201, 0, rows64),
-    ROW("attn_decode_any_cpu_ref", "attn_decode", CPU, "cpu", 0, 1, attn_all),
-};
-static const rdi_table table = {rows, (int32_t)RDI_COUNT(rows)};
-
-static rd_ctx *open_ctx(const char *device) {
-    rd_ctx *ctx = NULL;
-    rd_ctx_options options = {.struct_size = sizeof options, .device = device};
-    assert_int_equal(rd_ctx_create(&options, &ctx), RD_OK);
-    ctx->table = table;
-    return ctx;
-}
-
-#define GEMM_KEYS RD_INT("n", 7168), RD_INT("k", 2048), RD_WORD("a_dtype", "fp8")
-
-static void test_plan_cuts_at_constraints(void **state) {
+// Bug case 30: the known registries take each of these for an answerable question.
+static void test_query_refuses_bad_questions_by_name(void **state) {
     (void)state;
+#define KEYS "m n k a_dtype w_scale_dtype c_dtype layout bias"
+    const struct {
+        rd_param param;
+        const char *text;
+    } cases[] = {
+        {RD_INT("kk", 1), "gemm_fp8block: unknown key kk, the op has: " KEYS},
+        {RD_INT("k_blocks", 1), "gemm_fp8block: k_blocks is computed (ceil(k / 128)), give one of: " KEYS},
+        {RD_INT("m", 0), "gemm_fp8block: m=0, needs 1 to 2147483647"},
+        {RD_INT("k", -128), "gemm_fp8block: k=-128, needs 1 to 2147483647"},
+        {RD_INT("n", INT64_MAX), "gemm_fp8block: n=9223372036854775807, needs 1 to 2147483647"},
+        {RD_INT("bias", 2), "gemm_fp8block: bias=2, needs 0 to 1"},
+        {RD_WORD("k", "128"), "gemm_fp8block: k=\"128\" is text, needs a whole number"},
+        {RD_WORD("k", NULL), "gemm_fp8block: k=\"\" is text, needs a whole number"},
+        {RD_INT("layout", 3), "gemm_fp8block: layout=3 is a number, needs one of: row shuffle16 panel16"},
+        {RD_WORD("layout", "col"), "gemm_fp8block: layout=col, needs one of: row shuffle16 panel16"},
+        {RD_WORD("layout", ""), "gemm_fp8block: layout=, needs one of: row shuffle16 panel16"},
+        {RD_WORD("a_dtype", "i32"), "gemm_fp8block: a_dtype=i32, needs one of: fp32 bf16 fp16 fp8_e4m3 fp8_e5m2 e8m0"},
+        {RD_WORD("a_dtype", "torch.float8_e4m3fnuz"),
+         "gemm_fp8block: a_dtype=torch.float8_e4m3fnuz is a different type (exponent bias 8, not 7), needs one of: fp32 "
+         "bf16 fp16 fp8_e4m3 fp8_e5m2 e8m0 i32 i64 u8"},
+        {{NULL, RD_PARAM_INT, 1, NULL}, "gemm_fp8block: params[0] has no key"},
+    };
+    for (size_t i = 0; i < RDI_COUNT(cases); i++) refuse("gemm_fp8block", &cases[i].param, 1, cases[i].text);
+    const rd_param twice[] = {RD_INT("m", 1), RD_INT("M", 1)};
+    refuse("gemm_fp8block", twice, 2, "gemm_fp8block: m is given twice");
+    refuse("gemm_fp8block", NULL, 1, "gemm_fp8block: params=NULL with count=1, needs a list");
+    // A ratio of heads that is no whole number reaches C as text; 13/2 must not become 6.
+    const rd_param ratio[] = {RD_WORD("gqa", "6.5")};
+    refuse("attn_decode", ratio, 1, "attn_decode: gqa=\"6.5\" is text, needs a whole number");
     rd_ctx *ctx = open_ctx("x86-avx512");
-    const rd_param params[] = {GEMM_KEYS};
-    rd_plan *plan = NULL;
-    assert_int_equal(rd_plan_create(ctx, "gemm_fp8block", params, 3, 1, 4096, &plan), RD_OK);
-    assert_string_equal(rd_plan_kernel(plan, 1)->name, "gemm_fp8block_m8_cpu_avx512");
-    assert_string_equal(rd_plan_kernel(plan, 8)->name, "gemm_fp8block_m8_cpu_avx512");
-    assert_string_equal(rd_plan_kernel(plan, 9)->name, "gemm_fp8block_any_cpu_avx2");
-    assert_string_equal(rd_plan_kernel(plan, 4096)->name, "gemm_fp8block_any_cpu_avx2");
-    assert_null(rd_plan_kernel(plan, 4097));
-    assert_string_equal(rd_error_text(), "gemm_fp8block: m=4097: the plan covers 1..4096");
-    char text[512];
-    size_t bytes = sizeof text;
-    assert_int_equal(rd_plan_text(plan, text, &bytes), RD_OK);
-    assert_string_equal(text, "gemm_fp8block m=1..8 n=7168 k=2048 a_dtype=fp8_e4m3\n-> gemm_fp8block_m8_cpu_avx512\n"
-                              "gemm_fp8block m=9..4096 n=7168 k=2048 a_dtype=fp8_e4m3\n-> gemm_fp8block_any_cpu_avx2\n");
-    assert_int_equal(rdi_plan_dtype(plan, "a_dtype"), RD_DTYPE_E4M3);
-    assert_int_equal(rdi_plan_int(plan, "n"), 7168);
-    rd_plan_free(plan);
+    const rd_kernel_info *kernel;
+    assert_int_equal(rd_kernel_select(ctx, "gemm", NULL, 0, &kernel), RD_E_INVALID);
+    assert_non_null(strstr(rd_error_text(), "unknown op gemm, known: gemm_fp8block gemm_fp8block_w8a16"));
+    assert_int_equal(rd_kernel_select(ctx, NULL, NULL, 0, &kernel), RD_E_INVALID);
+    rd_selection selection; // a refused question is no question
+    assert_int_equal(rd_selection_at(ctx, 0, &selection), RD_E_LIMIT);
     rd_ctx_free(ctx);
 }
 
-static void test_row_launch_refuses_fixture(void **state) {
+// ---- explain ---------------------------------------------------------------------------------------------------------------
+static void check_verdicts(const char *device_name, const char *op, const rd_param *params, int32_t count,
+                           const char *expected) {
+    rd_device *device = NULL;
+    assert_int_equal(rd_device_open(device_name, &device), RD_OK);
+    rd_verdict verdicts[16];
+    int32_t rows_out = 16;
+    assert_int_equal(rdi_ctx_explain(table, device, op, params, count, verdicts, &rows_out), RD_OK);
+    char text[2048] = "";
+    for (int32_t i = 0; i < rows_out; i++) {
+        size_t used = strlen(text);
+        snprintf(text + used, sizeof text - used, "%s%s: %s\n", verdicts[i].chosen ? "> " : "",
+                 verdicts[i].kernel->name, verdicts[i].reason);
+        assert_int_equal(verdicts[i].ok, !strncmp(verdicts[i].reason, "ok", 2));
+    }
+    assert_string_equal(text, expected);
+    rd_device_close(device);
+}
+
+static void test_explain_gives_first_failing_constraint(void **state) {
     (void)state;
-    const rd_param params[] = {GEMM_KEYS};
-    rd_ctx *fixture = open_ctx("x86-avx2"), *host = open_ctx("cpu:ref");
-    rd_plan *on_fixture = NULL, *on_host = NULL;
-    assert_int_equal(rd_plan_create(fixture, "gemm_fp8block", params, 3, 1, 8, &on_fixture), RD_OK);
-    assert_int_equal(rd_plan_create(host, "gemm_fp8block", params, 3, 1, 8, &on_host), RD_OK);
-    launches = 0;
-    assert_int_equal(rdi_row_launch(on_fixture, rdi_plan_row(on_fixture, 1), NULL, NULL), RD_E_NO_DEVICE);
-    assert_int_equal(launches, 0);
-    assert_int_equal(rdi_row_launch(on_host, rdi_plan_row(on_host, 1), NULL, NULL), RD_OK);
-    assert_int_equal(launches, 1);
-    rd_plan_free(on_fixture);
-    rd_plan_free(on_host);
-    rd_ctx_free(fixture);
-    rd_ctx_free(host);
+    const rd_param ragged[] = {RD_INT("m", 9), RD_INT("k", 100), RD_WORD("a_dtype", "fp8")};
+    check_verdicts("x86-avx512", "gemm_fp8block", ragged, 3,
+                   "gemm_fp8block_m8_cpu_avx512: m=9, needs <= 8\n"
+                   "gemm_fp8block_any_cpu_avx2: k=100, needs a multiple of 128\n"
+                   "> gemm_fp8block_any_cpu_ref: ok\n");
+    const rd_param half[] = {RD_INT("m", 1), RD_WORD("a_dtype", "bf16")};
+    check_verdicts("x86-avx2", "gemm_fp8block", half, 2,
+                   "gemm_fp8block_m8_cpu_avx512: isa=avx2, needs avx512\n"
+                   "gemm_fp8block_any_cpu_avx2: a_dtype=bf16, needs one of: fp8_e4m3\n"
+                   "gemm_fp8block_any_cpu_ref: a_dtype=bf16, needs one of: fp8_e4m3\n");
+    const rd_param some[] = {RD_INT("m", 1), RD_INT("k", 128), RD_WORD("a_dtype", "fp8")};
+    check_verdicts("x86-avx512", "gemm_fp8block", some, 3,
+                   "> gemm_fp8block_m8_cpu_avx512: ok\n"
+                   "gemm_fp8block_any_cpu_avx2: ok, not chosen: row order\n"
+                   "gemm_fp8block_any_cpu_ref: ok, not chosen: row order\n");
+    check_verdicts("h200-sm90a", "gemm_fp8block", some, 3, "");
+    const rd_param eight[] = {RD_INT("gqa", 8), RD_INT("q_len", 1)};
+    check_verdicts("r9700-gfx1201", "attn_decode", eight, 2, "attn_decode_amd_gfx1201: gqa=8, needs == 6\n");
+    check_verdicts("x86-avx2", "attn_decode", eight, 2, "attn_decode_any_cpu_ref: head_dim not given\n");
+    const rd_param six[] = {RD_INT("gqa", 6)};
+    check_verdicts("r9700-gfx1201", "attn_decode", six, 1, "attn_decode_amd_gfx1201: rows not given\n");
+}
+
+// Bug case 19: 66 rows do not fit 64; the row says so instead of computing wrong rows.
+static void test_explain_refuses_q_len_11_at_gqa_6(void **state) {
+    (void)state;
+    for (int q_len = 9; q_len <= 11; q_len++) {
+        const rd_param params[] = {RD_INT("q_len", q_len), RD_INT("gqa", 6)};
+        check_verdicts("r9700-gfx1201", "attn_decode", params, 2,
+                       q_len < 11 ? "> attn_decode_amd_gfx1201: ok\n"
+                                  : "attn_decode_amd_gfx1201: rows=66, needs <= 64\n");
+    }
+    rd_ctx *ctx = open_ctx("r9700-gfx1201");
+    const rd_param params[] = {RD_INT("gqa", 6)};
+    rd_plan *plan = NULL;
+    assert_int_equal(rd_plan_create(ctx, "attn_decode", params, 1, 1, 10, &plan), RD_OK);
+    rd_plan_free(plan);
+    assert_int_equal(rd_plan_create(ctx, "attn_decode", params, 1, 1, 17, &plan), RD_E_UNSUPPORTED);
+    assert_string_equal(rd_error_text(), "attn_decode: no kernel takes q_len=11..17 gqa=6: rows=66, needs <= 64");
+    assert_null(plan);
+    rd_ctx_free(ctx);
+}
+
+static void test_explain_names_the_rule_that_orders(void **state) {
+    (void)state;
+    const rd_param m8_params[] = {RD_INT("m", 8), RD_INT("k", 8704), RD_WORD("a_dtype", "fp8"), RD_WORD("layout", "row")};
+    check_verdicts("r9700-gfx1201", "gemm_fp8block", m8_params, 4,
+                   "> gemm_fp8block_m8_splitk_amd_gfx1201: ok\n"
+                   "gemm_fp8block_m64_amd_gfx1201: ok, not chosen: gemm_route rule 2\n"
+                   "gemm_fp8block_preshuffle_amd_gfx1201: ok, not chosen: gemm_route rule 2\n");
+    const rd_param m9[] = {RD_INT("m", 9), RD_INT("k", 8704), RD_WORD("a_dtype", "fp8"), RD_WORD("layout", "row")};
+    check_verdicts("r9700-gfx1201", "gemm_fp8block", m9, 4,
+                   "> gemm_fp8block_m64_amd_gfx1201: ok\n"
+                   "gemm_fp8block_m8_splitk_amd_gfx1201: m=9, needs <= 8\n"
+                   "gemm_fp8block_preshuffle_amd_gfx1201: ok, not chosen: row order\n");
+    const rd_param packed[] = {RD_INT("m", 1), RD_INT("k", 128), RD_WORD("a_dtype", "fp8"),
+                               RD_WORD("layout", "shuffle16")};
+    check_verdicts("r9700-gfx1201", "gemm_fp8block", packed, 4,
+                   "> gemm_fp8block_preshuffle_amd_gfx1201: ok\n"
+                   "gemm_fp8block_m64_amd_gfx1201: gemm_route rule 1: needs a preshuffle kernel\n"
+                   "gemm_fp8block_m8_splitk_amd_gfx1201: gemm_route rule 1: needs a preshuffle kernel\n");
+}
+
+// ---- selections and report -----------------------------------------------------------------------------------------------------
+static void test_selections_fold_order_and_aliases(void **state) {
+    (void)state;
+    rd_ctx *ctx = open_ctx("x86-avx512");
+    const rd_kernel_info *kernel;
+    const rd_param first[] = {RD_INT("m", 1), RD_INT("k", 128), RD_WORD("a_dtype", "torch.float8_e4m3fn")};
+    const rd_param again[] = {RD_WORD("a_dtype", "fp8"), RD_INT("K", 128), RD_INT("m", 1)};
+    const rd_param other[] = {RD_INT("m", 2), RD_INT("k", 128), RD_WORD("a_dtype", "fp8")};
+    assert_int_equal(rd_kernel_select(ctx, "gemm_fp8block", first, 3, &kernel), RD_OK);
+    assert_int_equal(rd_kernel_select(ctx, "gemm_fp8block", again, 3, &kernel), RD_OK);
+    assert_int_equal(rd_kernel_select(ctx, "gemm_fp8block", other, 3, &kernel), RD_OK);
+    rd_selection selection;
+    assert_int_equal(rd_selection_at(ctx, 0, &selection), RD_OK);
+    assert_string_equal(selection.op, "gemm_fp8block");
+    assert_string_equal(selection.query, "m=1 k=128 a_dtype=fp8_e4m3"); // in the order of the first asking
+    assert_string_equal(selection.kernel, "gemm_fp8block_m8_cpu_avx512");
+    assert_string_equal(selection.reason, "ok");
+    assert_int_equal(selection.asked, 2);
+    assert_int_equal(rd_selection_at(ctx, 1, &selection), RD_OK);
+    assert_int_equal(selection.asked, 1);
+    assert_int_equal(rd_selection_at(ctx, 2, &selection), RD_E_LIMIT);
+    assert_int_equal(rd_selection_at(ctx, -1, &selection), RD_E_LIMIT);
+    rd_ctx_free(ctx);
+}
+
+static void check_report(rd_ctx *ctx, const char *expected) {
+    size_t needed = 0;
+    assert_int_equal(rd_report_text(ctx, NULL, &needed), RD_OK);
+    assert_int_equal(needed, strlen(expected) + 1);
+    char *text = malloc(needed);
+    size_t bytes = needed;
+    assert_int_equal(rd_report_text(ctx, text, &bytes), RD_OK);
+    assert_string_equal(text, expected);
+    bytes = needed - 1;
+    assert_int_equal(rd_report_text(ctx, text, &bytes), RD_E_LIMIT);
+    assert_int_equal(bytes, needed);
+    free(text);
+}
+
+static void test_report_text(void **state) {
+    (void)state;
+    rd_ctx *ctx = open_ctx("x86-avx512");
+    check_report(ctx, ""); // nothing asked, nothing printed
+    const rd_kernel_info *kernel;
+    const rd_param good[] = {RD_INT("m", 1), RD_INT("k", 128), RD_WORD("a_dtype", "fp8")};
+    const rd_param slow[] = {RD_INT("m", 9), RD_INT("k", 100), RD_WORD("a_dtype", "fp8")};
+    const rd_param none[] = {RD_INT("m", 9), RD_INT("k", 128), RD_WORD("a_dtype", "fp16")};
+    const rd_param attn[] = {RD_INT("head_dim", 64)};
+    assert_int_equal(rd_kernel_select(ctx, "gemm_fp8block", good, 3, &kernel), RD_OK);
+    assert_int_equal(rd_kernel_select(ctx, "gemm_fp8block", good, 3, &kernel), RD_OK);
+    assert_int_equal(rd_kernel_select(ctx, "gemm_fp8block", slow, 3, &kernel), RD_OK);
+    assert_string_equal(kernel->name, "gemm_fp8block_any_cpu_ref");
+    assert_int_equal(rd_kernel_select(ctx, "gemm_fp8block", none, 3, &kernel), RD_OK);
+    assert_null(kernel);
+    assert_string_equal(rd_error_text(), "gemm_fp8block: m=9, needs <= 8; a_dtype=fp16, needs one of: fp8_e4m3");
+    assert_int_equal(rd_kernel_select(ctx, "attn_decode", attn, 1, &kernel), RD_OK);
+    rd_plan *plan = NULL;
+    const rd_param rest[] = {RD_INT("k", 256), RD_WORD("a_dtype", "fp8")};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(rd_plan_create(ctx, "gemm_fp8block", rest, 2, 5, 16, &plan), RD_OK);
+        rd_plan_free(plan);
+    }
+    char expected[2048];
+    snprintf(expected, sizeof expected,
+             "Radiance kernel selection: libradiance %s (%s), %d kernels built, 5 of 6 queries resolved\n"
+             "gemm_fp8block m=1 k=128 a_dtype=fp8_e4m3\n"
+             "-> gemm_fp8block_m8_cpu_avx512 (asked 2x)\n"
+             "gemm_fp8block m=9 k=100 a_dtype=fp8_e4m3\n"
+             "-> gemm_fp8block_any_cpu_ref (slow): m=9, needs <= 8\n"
+             "gemm_fp8block m=9 k=128 a_dtype=fp16\n"
+             "-> no kernel, fallback runs: m=9, needs <= 8; a_dtype=fp16, needs one of: fp8_e4m3\n"
+             "attn_decode   head_dim=64\n"
+             "-> attn_decode_any_cpu_ref (slow): no faster kernel in this build\n"
+             "gemm_fp8block m=5..8 k=256 a_dtype=fp8_e4m3\n"
+             "-> gemm_fp8block_m8_cpu_avx512 (asked 3x)\n"
+             "gemm_fp8block m=9..16 k=256 a_dtype=fp8_e4m3\n"
+             "-> gemm_fp8block_any_cpu_avx2 (asked 3x)\n",
+             rd_version(), rd_build_id(), (int)RDI_COUNT(rows));
+    check_report(ctx, expected);
+    rd_ctx_free(ctx);
+}
+
+static void test_selection_pointers_stay(void **state) {
+    (void)state;
+    rd_ctx *ctx = open_ctx("x86-avx512");
+    const rd_kernel_info *kernel;
+    rd_selection first = {.op = NULL};
+    for (int m = 1; m <= 500; m++) {
+        const rd_param params[] = {RD_INT("m", m), RD_INT("k", 128), RD_WORD("a_dtype", "fp8")};
+        assert_int_equal(rd_kernel_select(ctx, "gemm_fp8block", params, 3, &kernel), RD_OK);
+        if (m == 1) assert_int_equal(rd_selection_at(ctx, 0, &first), RD_OK);
+    }
+    assert_string_equal(first.query, "m=1 k=128 a_dtype=fp8_e4m3");
+    rd_selection now;
+    assert_int_equal(rd_selection_at(ctx, 0, &now), RD_OK);
+    assert_ptr_equal(now.query, first.query);
+    rd_ctx_free(ctx);
+}
+
+static void test_ctx_refuses_bad_options(void **state) {
+    (void)state;
+    rd_ctx *ctx = NULL;
+    rd_ctx_options options = {.struct_size = 8};
+    assert_int_equal(rd_ctx_create(&options, &ctx), RD_E_INVALID);
+    assert_non_null(strstr(rd_error_text(), "struct_size=8, needs "));
+    options = (rd_ctx_options){.struct_size = sizeof options, .threads = -1};
+    assert_int_equal(rd_ctx_create(&options, &ctx), RD_E_INVALID);
+    assert_string_equal(rd_error_text(), "threads=-1, needs >= 1, or 0 for the default");
+    options = (rd_ctx_options){.struct_size = sizeof options, .device = "r9700"};
+    assert_int_equal(rd_ctx_create(&options, &ctx), RD_E_NO_DEVICE);
+    assert_string_equal(rd_error_text(),
+                        "device=r9700 is not known, needs one of: cpu cpu:ref cpu:avx2 cpu:avx512 r9700-gfx1201 "
+                        "h200-sm90a h100-pcie-sm90a x86-avx512 x86-avx2");
+    assert_null(ctx);
+    rd_ctx_free(NULL);
+    rd_plan_free(NULL);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plan_cuts_at_constraints),
-        cmocka_unit_test(test_row_launch_refuses_fixture),
+        cmocka_unit_test(test_query_refuses_bad_questions_by_name),
+        cmocka_unit_test(test_explain_gives_first_failing_constraint),
+        cmocka_unit_test(test_explain_refuses_q_len_11_at_gqa_6),
+        cmocka_unit_test(test_explain_names_the_rule_that_orders),
+        cmocka_unit_test(test_selections_fold_order_and_aliases),
+        cmocka_unit_test(test_report_text),
+        cmocka_unit_test(test_selection_pointers_stay),
+        cmocka_unit_test(test_ctx_refuses_bad_options),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

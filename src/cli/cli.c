@@ -32,16 +32,23 @@ static const char *env_value(const char *name) {
     return "";
 }
 
+static const char *const log_levels[] = {"error", "warn", "info", "debug"};
+
+static int log_level(void) {
+    for (int i = 0; i < CLI_COUNT(log_levels); i++)
+        if (!strcmp(env_value("RADIANCE_LOG"), log_levels[i])) return i;
+    return -1;
+}
+
 void cli_log(void *state, rd_log_level level, const char *text) {
-    static const char *const names[] = {"error", "warn", "info", "debug"};
     (void)state;
-    int most = RD_LOG_WARN;
-    for (int i = 0; i < CLI_COUNT(names); i++)
-        if (!strcmp(env_value("RADIANCE_LOG"), names[i])) most = i;
-    if ((int)level <= most) fprintf(stderr, "radiance: %s: %s\n", names[level], text);
+    if ((int)level <= log_level()) fprintf(stderr, "radiance: %s: %s\n", log_levels[level], text);
 }
 
 rd_status cli_open_ctx(const char *device, int64_t threads, rd_ctx **out) {
+    if (log_level() < 0)
+        return cli_error(RD_E_INVALID, "RADIANCE_LOG=%s, needs one of: error warn info debug",
+                         env_value("RADIANCE_LOG"));
     rd_ctx_options options = {
         .struct_size = sizeof options, .device = device, .threads = (int32_t)threads, .log = cli_log};
     rd_status status = rd_ctx_create(&options, out);

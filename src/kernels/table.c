@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The registry's rows: every family's .def, in one order. To add a family, add its line to kernels.def.
-#include "kernels/prototypes.h"
+#include "kernels/rows.h"
 
 // The constraint lists.
 #define RD_WS(name_)

@@ -12,7 +12,7 @@
 typedef struct plan_range {
     int64_t lo, hi;
     const rdi_row *row;
-    bool fast_refused; // the row is a reference although the op has faster ones
+    bool fast_refused; // the row is a slow one although the op has faster ones
     char reason[512];
 } plan_range;
 
@@ -55,7 +55,7 @@ static void decide_range(const rd_ctx *ctx, rdi_table table, rdi_query *query, p
     rdi_verdicts verdicts;
     rdi_ctx_decide(table, ctx->device, query, &verdicts);
     range->row = rdi_verdicts_chosen(&verdicts);
-    range->fast_refused = range->row && range->row->info.is_reference && range->row != verdicts.rows[0];
+    range->fast_refused = range->row && rdi_row_is_slow(range->row) && !rdi_row_is_slow(verdicts.rows[0]);
     rdi_verdicts_reason(&verdicts, query, ctx->device, range->reason, sizeof range->reason);
 }
 
@@ -98,23 +98,28 @@ static rd_status record(const rd_plan *plan) {
         sorted_text(plan, range, sorted, sizeof sorted);
         RDI_TRY(rdi_selections_record(&plan->ctx->selections, op, text, sorted,
                                       range->row ? range->row->info.name : NULL, range->reason));
-        // A refused fast row is news; an op that has only its reference is a fact of the build.
-        if (range->row && range->row->info.is_reference)
+        // A refused fast row is news; an op that has only slow rows is a fact of the build.
+        if (range->row && rdi_row_is_slow(range->row))
             rdi_log_write(&plan->ctx->log, range->fast_refused ? RD_LOG_WARN : RD_LOG_INFO, "%s %s -> %s (%s)", op,
                           text, range->row->info.name, range->reason);
-    }
-    for (int32_t i = 0; i < plan->count; i++) {
-        if (plan->ranges[i].row) continue;
-        char text[RDI_QUERY_TEXT_BYTES];
-        range_text(plan, &plan->ranges[i], text);
-        return rdi_fail(RD_E_UNSUPPORTED, "%s: no kernel takes %s: %s", op, text, plan->ranges[i].reason);
     }
     return RD_OK;
 }
 
-// `table` holds the rows to decide among: the context's, or the one that the caller forces.
-static rd_status create(rd_ctx *ctx, rdi_table table, const char *op, const rd_param *params, int32_t count, int64_t lo,
-                        int64_t hi, rd_plan **out) {
+static rd_status check_covered(const rd_plan *plan) {
+    for (int32_t i = 0; i < plan->count; i++) {
+        if (plan->ranges[i].row) continue;
+        char text[RDI_QUERY_TEXT_BYTES];
+        range_text(plan, &plan->ranges[i], text);
+        return rdi_fail(RD_E_UNSUPPORTED, "%s: no kernel takes %s: %s", plan->query.op->info.name, text,
+                        plan->ranges[i].reason);
+    }
+    return RD_OK;
+}
+
+// `table` holds the rows to decide among: the context's, or the one that the caller forces. Only a decision is recorded.
+static rd_status create(rd_ctx *ctx, rdi_table table, bool forced, const char *op, const rd_param *params, int32_t count,
+                        int64_t lo, int64_t hi, rd_plan **out) {
     rdi_query query;
     RDI_TRY(rdi_query_read(op, params, count, &query));
     RDI_TRY(check_interval(&query, lo, hi));
@@ -128,7 +133,8 @@ static rd_status create(rd_ctx *ctx, rdi_table table, const char *op, const rd_p
     plan->hi = hi;
     decide_ranges(plan, table, cuts, cut_count);
     if (query.op->info.interval_key) rdi_query_bind(&plan->query, query.op->info.interval_key, lo);
-    rd_status status = record(plan);
+    rd_status status = forced ? RD_OK : record(plan);
+    if (status == RD_OK) status = check_covered(plan);
     if (status != RD_OK) {
         rdi_free(plan);
         return status;
@@ -141,7 +147,7 @@ rd_status rd_plan_create(rd_ctx *ctx, const char *op, const rd_param *params, in
                          rd_plan **out) {
     if (!ctx || !out) return rdi_fail(RD_E_INVALID, "rd_plan_create: %s=NULL", ctx ? "out" : "ctx");
     *out = NULL;
-    return create(ctx, ctx->table, op, params, count, lo, hi, out);
+    return create(ctx, ctx->table, false, op, params, count, lo, hi, out);
 }
 
 rd_status rd_plan_create_kernel(rd_ctx *ctx, const char *kernel, const rd_param *params, int32_t count, int64_t lo,
@@ -152,7 +158,7 @@ rd_status rd_plan_create_kernel(rd_ctx *ctx, const char *kernel, const rd_param 
     for (int32_t i = 0; i < ctx->table.count; i++) {
         const rdi_row *row = &ctx->table.rows[i];
         if (!strcmp(row->info.name, kernel))
-            return create(ctx, (rdi_table){row, 1}, row->info.op, params, count, lo, hi, out);
+            return create(ctx, (rdi_table){row, 1}, true, row->info.op, params, count, lo, hi, out);
     }
     return rdi_fail(RD_E_INVALID, "kernel=%.80s, needs one of those that `radiance kernels` lists", kernel);
 }
@@ -198,7 +204,7 @@ rd_status rd_plan_text(const rd_plan *plan, char *text, size_t *bytes) {
     for (int32_t i = 0; i < plan->count; i++) {
         char question[RDI_QUERY_TEXT_BYTES];
         range_text(plan, &plan->ranges[i], question);
-        bool slow = plan->ranges[i].row->info.is_reference;
+        bool slow = !strncmp(plan->ranges[i].reason, "slow: ", 6);
         size_t room = used < capacity ? capacity - used : 0;
         used += (size_t)snprintf(room ? text + used : NULL, room, "%s %s\n-> %s%s%s\n", rdi_plan_op(plan), question,
                                  plan->ranges[i].row->info.name, slow ? " (slow): " : "",

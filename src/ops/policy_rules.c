@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of rules: names, inputs and outputs as the vector files have them.
 #include "ops/policy_call.h"
+
+#include "kernels/attn/partition.h"
 #include "policy/aiter.h"
 #include "policy/draft.h"
 #include "policy/gemm_route.h"
@@ -210,6 +212,24 @@ static rd_status eval_reduce_route(const rdi_policy_call *call) {
     return RD_OK;
 }
 
+// The rule itself stands beside the kernels that must cut at the same places (kernels/attn/partition.h).
+static rd_status eval_attn_partition(const rdi_policy_call *call) {
+    int64_t kv_tokens;
+    RDI_TRY(rdi_call_int(call, "kv_tokens", 0, &kv_tokens));
+    int64_t chunks = rdi_attn_chunk_count(kv_tokens);
+    rdi_call_put_int(call, "chunks", chunks);
+    if (!chunks) {
+        rdi_call_put_rule(call, "attn_partition: no keys, no chunk: the state is (-inf, 0)");
+        return RD_OK;
+    }
+    int64_t begin = rdi_attn_chunk_begin(chunks - 1);
+    rdi_call_put_int(call, "last_begin", begin);
+    rdi_call_put_int(call, "last_tokens", kv_tokens - begin);
+    rdi_call_put_int(call, "last_capacity", rdi_attn_chunk_begin(chunks) - begin);
+    rdi_call_put_rule(call, "attn_partition: a chunk's bounds are a function of the key's position alone");
+    return RD_OK;
+}
+
 #define NAMES(...)         (const char *const[]){__VA_ARGS__}
 #define NAME_COUNT(...)    (int32_t)(sizeof(__VA_ARGS__) / sizeof(const char *))
 #define RULE(name_, computes_, inputs_, outputs_)                                                                      \
@@ -244,6 +264,8 @@ static const rdi_policy_rule rules[] = {
     RULE(draft_cap, "most draft tokens of a request by batch size", NAMES("batch"), NAMES("cap")),
     RULE(reduce_route, "all-reduce that serves a message (cap_bytes: 48 MiB when not given)",
          NAMES("world_size", "dtype", "bytes", "cap_bytes"), NAMES("route")),
+    RULE(attn_partition, "our own kernels: chunks that the keys of a row are cut into", NAMES("kv_tokens"),
+         NAMES("chunks", "last_begin", "last_tokens", "last_capacity")),
 };
 
 const rdi_policy_rule *rdi_policy_rule_at(int32_t index) {

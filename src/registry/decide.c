@@ -90,10 +90,9 @@ void rdi_verdicts_reason(const rdi_verdicts *verdicts, const rdi_query *query, c
         snprintf(text, bytes, "no %s kernel for %s in this build", query->op->info.name, device->info.backend);
     } else if (!chosen) {
         join_reasons(verdicts, text, bytes);
-    } else if (chosen->info.is_reference) {
-        const rd_verdict *first = &verdicts->at[0];
+    } else if (rdi_row_is_slow(chosen)) {
         snprintf(text, bytes, "slow: %s",
-                 first->kernel->is_reference ? "no faster kernel in this build" : first->reason);
+                 rdi_row_is_slow(verdicts->rows[0]) ? "no faster kernel in this build" : verdicts->at[0].reason);
     } else {
         snprintf(text, bytes, "ok");
     }

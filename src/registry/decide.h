@@ -38,7 +38,7 @@ void rdi_decide(rdi_table table, const rd_device *device, const rdi_query *query
                 rdi_verdicts *out);
 
 const rdi_row *rdi_verdicts_chosen(const rdi_verdicts *verdicts); // NULL: none
-// Why no row applies: the distinct reasons joined by "; ". Why a reference row was left: "slow: ..." reason of the first
+// Why no row applies: the distinct reasons joined by "; ". Why a slow row was left: "slow: " and the reason of the first
 // fast row. Else "ok".
 void rdi_verdicts_reason(const rdi_verdicts *verdicts, const rdi_query *query, const rd_device *device, char *text,
                          size_t bytes);

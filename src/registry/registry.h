@@ -21,6 +21,11 @@ typedef struct rdi_row {
     rdi_ws_fn ws_bytes;
 } rdi_row;
 
+// A row to warn about when it is what is left: the reference, and portable C on a CPU.
+static inline bool rdi_row_is_slow(const rdi_row *row) {
+    return row->info.is_reference || (row->backend == RDI_BACKEND_CPU && row->isa == RDI_ISA_NONE);
+}
+
 // All rows, in the order of the families' .def files (src/kernels/table.c). Within an op and a backend the order is the
 // preference when no policy rule speaks; the last CPU row of each op is the plain-C reference.
 extern const rdi_row *const rdi_rows;

@@ -6,7 +6,7 @@
 // over the visible keys j: max(0, p - window + 1) <= j <= p. A row that sees no key (p < 0) gives zeros.
 #include "base/convert.h"
 #include "kernels/attn/args.h"
-#include "kernels/prototypes.h"
+#include "kernels/rows.h"
 
 enum { ROW_DIMS_MAX = 512 }; // output dims kept on the stack at a time
 

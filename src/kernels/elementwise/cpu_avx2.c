@@ -3,7 +3,7 @@
 #include "base/lanes.h"
 #include "kernels/elementwise/args.h"
 #include "kernels/elementwise/select.h"
-#include "kernels/prototypes.h"
+#include "kernels/rows.h"
 
 #include <float.h>
 

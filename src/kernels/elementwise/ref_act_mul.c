@@ -5,7 +5,7 @@
 // written as g / (1 + exp(-2z)), which is the same number without the cancellation of 1 + tanh(z) at negative z.
 #include "base/convert.h"
 #include "kernels/elementwise/args.h"
-#include "kernels/prototypes.h"
+#include "kernels/rows.h"
 
 static double activate(rdi_act act, double g) {
     if (act == RDI_ACT_SILU) return g / (1 + exp(-g));

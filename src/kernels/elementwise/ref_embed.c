@@ -2,7 +2,7 @@
 // Reference of embed: y[t] = table[ids[t]] * scale, rounded once.
 #include "base/convert.h"
 #include "kernels/elementwise/args.h"
-#include "kernels/prototypes.h"
+#include "kernels/rows.h"
 
 void rdk_embed_cpu_ref(const void *args, void *ws, rdi_par *par) {
     const rdi_embed_args *a = args;

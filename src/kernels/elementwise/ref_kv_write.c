@@ -5,7 +5,7 @@
 // Token order of K (dim stride 16): groups of 16 tokens lie 16*head_dim apart, the 16 tokens of a dim side by side.
 #include "base/convert.h"
 #include "kernels/elementwise/args.h"
-#include "kernels/prototypes.h"
+#include "kernels/rows.h"
 
 static int64_t k_offset(const rdi_kv_write_args *a, int64_t block, int64_t token, int64_t head, int64_t d) {
     int64_t base = block * a->kc_stride_block + head * a->kc_stride_head;

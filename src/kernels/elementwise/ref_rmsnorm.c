@@ -5,7 +5,7 @@
 // The norm is taken of the STORED sum, so that add and norm in one call give what two calls give.
 #include "base/convert.h"
 #include "kernels/elementwise/args.h"
-#include "kernels/prototypes.h"
+#include "kernels/rows.h"
 
 static double load(const void *base, rd_dtype dtype, int64_t at) { return (double)rdi_load_f32(base, dtype, at); }
 

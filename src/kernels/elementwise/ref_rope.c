@@ -6,7 +6,7 @@
 // With a norm weight the head is first x := x / sqrt(mean(x^2) + eps) * (weight + unit_offset), unrounded (qk-norm).
 #include "base/convert.h"
 #include "kernels/elementwise/args.h"
-#include "kernels/prototypes.h"
+#include "kernels/rows.h"
 
 typedef struct head_view {
     void *base;

@@ -8,7 +8,7 @@
 #include "base/convert.h"
 #include "kernels/elementwise/args.h"
 #include "kernels/elementwise/philox.h"
-#include "kernels/prototypes.h"
+#include "kernels/rows.h"
 
 #include <stdlib.h>
 

@@ -4,7 +4,7 @@
 #include "kernels/elementwise/args.h"
 #include "kernels/elementwise/philox.h"
 #include "kernels/elementwise/select.h"
-#include "kernels/prototypes.h"
+#include "kernels/rows.h"
 
 // Canonical order: raw logit descending, ties to the lower id.
 static bool before(const rdi_candidate *a, const rdi_candidate *b) {

@@ -3,10 +3,8 @@
 //
 // row        n * stride + k
 // shuffle16  the (16,16) contract: blocks of 16 rows x 16 k, two of them to a 32-wide k step
-// panel16    our own: panels of 16 rows, K-major inside, each panel one sequential run. A 64-byte group holds 16 rows x 4 k
-//            (e4m3) or 16 rows x 2 k (bf16), K rounded up to whole groups with zero codes and N to whole panels. Inside an
-//            e4m3 group the bytes stand so that a byte unpack of 128-bit lanes followed by a 16-bit shift or mask leaves 16
-//            rows in lane order: 4 rows to a 16-byte lane, k 0 1 interleaved in its lower half, k 2 3 in its upper half.
+// panel16    our own: panels of 16 rows, K-major inside, each panel one sequential run. A 64-byte group is 16 dwords, one a
+//            row: 4 columns of e4m3 or 2 of bf16. K is rounded up to whole groups and N to whole panels with zero codes.
 //            An e4m3 panel starts with a 64-byte header whose first byte is 1 when the panel holds a NaN code: a kernel may
 //            then take a widening that only finite codes survive, and still be exact.
 #ifndef RDI_GEMM_LAYOUT_H
@@ -26,8 +24,8 @@ static inline int64_t rdi_panel_elems(rd_dtype w_dtype, int64_t k) {
 
 // Element offset of row r (0..15), column k from the start of its panel.
 static inline int64_t rdi_panel_offset(rd_dtype w_dtype, int64_t r, int64_t k) {
-    if (w_dtype == RD_DTYPE_BF16) return k / 2 * 32 + r * 2 + k % 2;
-    return RDI_PANEL_HEADER_BYTES + k / 4 * 64 + r / 4 * 16 + k % 4 / 2 * 8 + r % 4 * 2 + k % 2;
+    int64_t group = rdi_panel_group_k(w_dtype), header = w_dtype == RD_DTYPE_BF16 ? 0 : RDI_PANEL_HEADER_BYTES;
+    return header + k / group * group * RDI_PANEL_ROWS + r * group + k % group;
 }
 
 static inline int64_t rdi_weight_offset(const rdi_gemm_args *args, int64_t n, int64_t k) {

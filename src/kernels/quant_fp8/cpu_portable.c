@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // quant_fp8 in plain C: the shared body over sixteen lanes.
 #include "base/lanes.h"
-#include "kernels/prototypes.h"
+#include "kernels/rows.h"
 #include "kernels/quant_fp8/args.h"
 
 #define ROW(op_) rdk_##op_##_cpu_portable

@@ -6,7 +6,7 @@
 // rmsnorm itself spreads an Inf or NaN over its row, as it does without quantisation.
 #include "base/convert.h"
 #include "kernels/quant_fp8/args.h"
-#include "kernels/prototypes.h"
+#include "kernels/rows.h"
 
 #define GROUP 128
 

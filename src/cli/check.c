@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// radiance check: the command and its report. One line a row, a summary, exit code 10 when a row fails.
+#include "check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const struct {
+    const char *op;
+    void (*cases)(check_run *run);
+} checkers[] = {
+    {"gemm_fp8block", check_gemm}, {"gemm_fp8block_w8a16", check_gemm}, {"gemm_bf16", check_gemm},
+    {"quant_fp8", check_quant},    {"attn_prefill", check_attn},        {"attn_decode", check_attn},
+    {"rmsnorm", check_rmsnorm},    {"rope", check_rope},                {"act_mul", check_act_mul},
+    {"kv_write", check_kv_write},  {"embed", check_embed},              {"sample", check_sample},
+};
+
+typedef struct totals {
+    int64_t rows, cases, failed;
+    cJSON *list; // NULL: text
+} totals;
+
+static void collect_rows(check_run *run, const char *backend) {
+    const rd_kernel_info *kernel;
+    for (int32_t i = 0; (kernel = rd_kernel_at(i)); i++) {
+        if (strcmp(kernel->op, run->op) != 0 || strcmp(kernel->backend, backend) != 0) continue;
+        if (kernel->is_reference) run->reference = kernel;
+        else if (run->row_count < CHECK_MOST_ROWS) run->rows[run->row_count++] = (check_row){.kernel = kernel};
+    }
+}
+
+static const char *verdict_of(const check_row *row) {
+    if (row->failed) return "FAILED";
+    return row->cases ? "ok" : "not run";
+}
+
+static void report_row(const check_row *row, totals *sum) {
+    bool never_ran = row->cases == 0;
+    sum->rows += never_ran ? 0 : 1;
+    sum->cases += row->cases;
+    sum->failed += row->failed;
+    if (sum->list) {
+        cJSON *object = cJSON_CreateObject();
+        cli_json_text(object, "op", row->kernel->op);
+        cli_json_text(object, "kernel", row->kernel->name);
+        cli_json_text(object, "verdict", verdict_of(row));
+        cJSON_AddNumberToObject(object, "cases", (double)row->cases);
+        cJSON_AddNumberToObject(object, "failed", (double)row->failed);
+        cJSON_AddNumberToObject(object, "refused", (double)row->refused);
+        cli_json_real(object, "worst_share_of_limit", row->worst);
+        cli_json_text(object, "worst_case", row->worst_case);
+        cli_json_text(object, "reason", row->failed ? row->failure : never_ran ? row->refusal : "");
+        cJSON_AddItemToArray(sum->list, object);
+        return;
+    }
+    if (never_ran)
+        printf("%-44s not run: %s\n", row->kernel->name, row->refusal);
+    else if (row->failed)
+        printf("%-44s FAILED %lld of %lld: %s\n", row->kernel->name, (long long)row->failed, (long long)row->cases,
+               row->failure);
+    else
+        printf("%-44s ok, %lld cases, worst %.2g%% of the limit (%s)\n", row->kernel->name, (long long)row->cases,
+               100 * row->worst, row->worst_case);
+    fflush(stdout);
+}
+
+static rd_status check_op(const char *device, int64_t threads, check_run *run, totals *sum) {
+    void (*cases)(check_run *) = NULL;
+    for (int i = 0; i < CLI_COUNT(checkers); i++)
+        if (!strcmp(checkers[i].op, run->op)) cases = checkers[i].cases;
+    rd_status status = cli_open_ctx(device, threads, &run->ctx);
+    if (status != RD_OK) return status;
+    rd_device_info info = {.struct_size = sizeof info};
+    status = rd_device_get_info(rd_ctx_device(run->ctx), &info);
+    if (status == RD_OK && info.is_fixture)
+        status = cli_error(RD_E_NO_DEVICE, "device=%s is a fixture, needs a device that runs kernels", info.name);
+    if (status == RD_OK) {
+        collect_rows(run, info.backend);
+        if (!run->reference || !cases)
+            status = cli_error(RD_E_INTERNAL, "%s has no %s, needs one to be checked", run->op,
+                               run->reference ? "cases" : "reference row");
+    }
+    if (status == RD_OK && run->row_count) cases(run);
+    for (int i = 0; i < run->row_count && status == RD_OK; i++) report_row(&run->rows[i], sum);
+    if (status == RD_OK && !sum->list) printf("%-44s judges the rows above\n", run->reference->name);
+    if (status == RD_OK) status = run->status;
+    rd_ctx_free(run->ctx);
+    return status;
+}
+
+static rd_status finish(const totals *sum, uint64_t seed) {
+    rd_status status = RD_OK;
+    if (sum->list) {
+        status = cli_print_json(sum->list);
+    } else {
+        printf("%lld rows, %lld cases, %lld failed, seed %llu\n", (long long)sum->rows, (long long)sum->cases,
+               (long long)sum->failed, (unsigned long long)seed);
+    }
+    return status == RD_OK && sum->failed ? RD_E_INTERNAL : status;
+}
+
+static rd_status check_all(const char *op, const char *device, int64_t threads, uint64_t seed, bool full, totals *sum) {
+    int checked = 0;
+    const rd_op_info *info;
+    for (int32_t i = 0; (info = rd_op_at(i)); i++) {
+        if (op && strcmp(info->name, op) != 0) continue;
+        check_run *run = calloc(1, sizeof *run);
+        if (!run) return cli_error(RD_E_NOMEM, "out of memory");
+        run->op = info->name, run->seed = seed, run->full = full;
+        rd_status status = check_op(device, threads, run, sum);
+        free(run);
+        if (status != RD_OK) return status;
+        checked++;
+    }
+    return checked ? RD_OK : cli_error(RD_E_INVALID, "op=%s, needs one that `radiance kernels` lists", op);
+}
+
+rd_status cli_run_check(int argc, char **argv) {
+    bool json = false, full = false;
+    const char *op = NULL, *device = NULL;
+    int64_t threads = 0, seed = 0;
+    const cli_option options[] = {
+        CLI_OPTION_JSON(&json),
+        CLI_OPTION_DEVICE(&device),
+        CLI_OPTION_THREADS(&threads),
+        {"--op", CLI_TEXT, &op, "OP", "only the rows of this op", 0, 0},
+        {"--full", CLI_FLAG, &full, NULL, "whole shapes and every combination: many minutes", 0, 0},
+        {"--seed", CLI_INT, &seed, "N", "numbers of an earlier run; default a fresh seed, printed", 1, INT64_MAX},
+    };
+    cli_args args;
+    rd_status status = cli_parse("check [--op OP] [--device NAME] [--full] [--seed N] [--json]",
+                                 "Runs every kernel row that this machine can run against the reference of its op, over\n"
+                                 "the acceptance grids. Exit code 10 when a row fails.",
+                                 options, CLI_COUNT(options), 0, 0, argc, argv, &args);
+    if (status != RD_OK || args.done) return status;
+    if (!seed) seed = (int64_t)time(NULL);
+    totals sum = {.list = json ? cJSON_CreateArray() : NULL};
+    if (json) fprintf(stderr, "seed %lld\n", (long long)seed);
+    status = check_all(op, device, threads, (uint64_t)seed, full, &sum);
+    if (status != RD_OK) {
+        cJSON_Delete(sum.list);
+        return status;
+    }
+    return finish(&sum, (uint64_t)seed);
+}

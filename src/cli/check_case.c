@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// One case of radiance check: the reference once, every row of the op, the comparison, and the random numbers of all cases.
+#include "check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+rd_status check_output_new(check_output *output, check_judge judge, double limit, double least, int64_t count) {
+    *output = (check_output){.judge = judge, .limit = limit, .least = least, .count = count};
+    size_t bytes = (size_t)count * sizeof(float);
+    output->got = malloc(bytes), output->want = malloc(bytes), output->first = malloc(bytes);
+    if (output->got && output->want && output->first) return RD_OK;
+    check_output_free(output);
+    return RD_E_NOMEM;
+}
+
+void check_output_free(check_output *output) {
+    free(output->got), free(output->want), free(output->first);
+    *output = (check_output){0};
+}
+
+// Error as a share of the limit; NaN where the reference has none is the worst there is.
+static double judged_error(const check_output *o) {
+    double worst = 0, difference = 0, size = 0;
+    int64_t different = 0;
+    for (int64_t i = 0; i < o->count; i++) {
+        double got = (double)o->got[i], want = (double)o->want[i];
+        if (isnan(got) && isnan(want)) continue;
+        if (isnan(got) || isnan(want)) return INFINITY;
+        double off = got == want ? 0 : fabs(got - want); // equal infinities
+        difference += off, size += fabs(want), different += off != 0;
+        double allowed = o->limit * fabs(want) + o->least;
+        if (o->judge == CHECK_CLOSE && off > 0) worst = fmax(worst, off / allowed);
+        if (o->judge == CHECK_CODES && off > 1) return INFINITY;
+    }
+    if (o->judge == CHECK_MEAN) return difference == 0 ? 0 : difference / size / o->limit;
+    if (o->judge == CHECK_CLOSE || different == 0) return worst;
+    return (double)different / fmax(o->limit * (double)o->count, o->least);
+}
+
+// Place of the first value that is not the class's, or -1.
+static int64_t class_difference(check_output *o, const char *order) {
+    if (!o->order || strcmp(o->order, order) != 0) {
+        if (o->order) return -1; // another class: its first row is not kept
+        o->order = order;
+        memcpy(o->first, o->got, (size_t)o->count * sizeof(float));
+        return -1;
+    }
+    for (int64_t i = 0; i < o->count; i++)
+        if (memcmp(&o->first[i], &o->got[i], sizeof(float)) != 0 && !(isnan(o->first[i]) && isnan(o->got[i]))) return i;
+    return -1;
+}
+
+static void fail_row(check_row *row, const char *case_name, const char *what) {
+    if (!row->failed) snprintf(row->failure, sizeof row->failure, "%s: %.110s", case_name, what);
+    row->failed++;
+}
+
+static void judge_row(check_row *row, check_case *c) {
+    char what[112];
+    bool failed = false;
+    for (int i = 0; i < c->output_count; i++) {
+        check_output *o = &c->outputs[i];
+        double error = judged_error(o);
+        if (error >= row->worst) {
+            row->worst = error;
+            snprintf(row->worst_case, sizeof row->worst_case, "%s", c->name);
+        }
+        int64_t at = class_difference(o, row->kernel->order);
+        if (error > 1)
+            snprintf(what, sizeof what, "error %.3g times the limit", error);
+        else if (at >= 0)
+            snprintf(what, sizeof what, "value %lld is not that of order class %s", (long long)at, row->kernel->order);
+        else
+            continue;
+        if (!failed) fail_row(row, c->name, what);
+        failed = true;
+    }
+}
+
+static rd_status execute(check_run *run, check_case *c, const rd_kernel_info *kernel) {
+    rd_plan *plan = NULL;
+    rd_status status = rd_plan_create_kernel(run->ctx, kernel->name, c->params, c->param_count, c->at, c->at, &plan);
+    if (status == RD_OK) {
+        // Poison: a value that the row leaves unwritten is NaN.
+        for (int i = 0; i < c->output_count; i++) memset(c->outputs[i].got, 0xff, (size_t)c->outputs[i].count * sizeof(float));
+        status = c->execute(c, plan, kernel);
+    }
+    rd_plan_free(plan);
+    return status;
+}
+
+void check_case_run(check_run *run, check_case *c) {
+    if (run->status != RD_OK) return;
+    if (!c->have_reference) {
+        run->status = execute(run, c, run->reference);
+        if (run->status != RD_OK) {
+            cli_error(run->status, "%s: %s: %s", run->reference->name, c->name, rd_error_text());
+            return;
+        }
+        for (int i = 0; i < c->output_count; i++)
+            memcpy(c->outputs[i].want, c->outputs[i].got, (size_t)c->outputs[i].count * sizeof(float));
+        c->have_reference = true;
+    }
+    for (int i = 0; i < run->row_count; i++) {
+        check_row *row = &run->rows[i];
+        rd_status status = execute(run, c, row->kernel);
+        if (status == RD_E_UNSUPPORTED) {
+            row->refused++;
+            snprintf(row->refusal, sizeof row->refusal, "%s", rd_error_text());
+            continue;
+        }
+        row->cases++;
+        if (status != RD_OK) fail_row(row, c->name, rd_error_text());
+        else judge_row(row, c);
+    }
+}
+
+rd_status check_with_workspace(check_ws_run run, const rd_plan *plan, const void *args) {
+    size_t bytes = 0;
+    rd_status status = run(plan, args, NULL, &bytes, NULL);
+    if (status != RD_OK) return status;
+    void *ws = aligned_alloc(64, (bytes + 64) / 64 * 64);
+    if (!ws) return RD_E_NOMEM;
+    status = run(plan, args, ws, &bytes, NULL);
+    free(ws);
+    return status;
+}
+
+// ---- numbers: splitmix64 (Steele, Lea, Flood, OOPSLA 2014) -----------------------------------------------------------
+uint64_t check_random(uint64_t *state) {
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+float check_normal(uint64_t *state) { // sum of twelve uniforms: near enough to a normal for test data, and cheap
+    uint64_t a = check_random(state), b = check_random(state), c = check_random(state);
+    double sum = 0;
+    for (int i = 0; i < 4; i++)
+        sum += (double)(a >> 16 * i & 0xffff) + (double)(b >> 16 * i & 0xffff) + (double)(c >> 16 * i & 0xffff);
+    return (float)(sum / 65536 - 6);
+}
+
+static uint16_t bf16_of(float value) { // no NaN here
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+void *check_values(uint64_t *state, rd_dtype dtype, int64_t count, float size) {
+    void *values = malloc((size_t)count * rd_dtype_bytes(dtype) + 1);
+    for (int64_t i = 0; values && i < count; i++) {
+        float value = size * check_normal(state);
+        if (dtype == RD_DTYPE_BF16) ((uint16_t *)values)[i] = bf16_of(value);
+        else ((float *)values)[i] = value;
+    }
+    return values;
+}
+
+uint8_t *check_codes(uint64_t *state, int64_t count) {
+    uint8_t *codes = malloc((size_t)count + 8);
+    for (int64_t i = 0; codes && i < count; i += 8) {
+        uint64_t eight = check_random(state);
+        memcpy(codes + i, &eight, 8);
+    }
+    for (int64_t i = 0; codes && i < count; i++) codes[i] = (uint8_t)(codes[i] - ((codes[i] & 0x7f) == 0x7f));
+    return codes;
+}
+
+static float e4m3_value(uint8_t code) {
+    int exponent = code >> 3 & 15, mantissa = code & 7;
+    float magnitude = exponent ? ldexpf((float)(8 + mantissa), exponent - 10) : ldexpf((float)mantissa, -9);
+    if ((code & 0x7f) == 0x7f) magnitude = NAN;
+    return code & 0x80 ? -magnitude : magnitude;
+}
+
+float check_read(const void *data, rd_dtype dtype, int64_t at) {
+    if (dtype == RD_DTYPE_F32) return ((const float *)data)[at];
+    if (dtype == RD_DTYPE_E4M3) return e4m3_value(((const uint8_t *)data)[at]);
+    uint32_t bits = (uint32_t)((const uint16_t *)data)[at] << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// radiance check: the block-FP8 acceptance grid of the field (vLLM's test_block_fp8: mean |difference| / mean |reference|
+// below 1e-3, ragged N = 576 and K = 3884 among the shapes), for all GEMM ops and all weight layouts.
+//
+// The reference takes nanoseconds for each product, so it computes a part: at most 64 rows of C, and (without --full) at
+// most 128 columns of them. Fast rows compute the whole C; without --full, as many of its rows as 2e10 products allow.
+// Rows in plain C are given the judged part alone.
+#include "check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK = 128, JUDGED_ROWS = 64 };
+static const int64_t quick_judged_products = 30000000, quick_row_products = 20000000000;
+static const char *const layouts[] = {"row", "shuffle16", "panel16"};
+
+typedef struct gemm_data {
+    check_run *run;
+    bool quantised_a, scaled_w;
+    rd_dtype a_dtype, w_dtype, c_dtype;
+    int64_t m, n, k, blocks;
+    int64_t rows, row_step;       // judged: rows 0, row_step, ...
+    int64_t column, columns;      // judged: [column, column + columns), column a multiple of 128
+    void *a, *w;
+    float *a_scale, *w_scale;     // [m, blocks], [ceil(n/128), blocks]
+    const char *layout;
+    rd_tensor packed;             // of the whole weight, layouts other than row
+} gemm_data;
+
+static size_t row_bytes(rd_dtype dtype, int64_t k) { return rd_dtype_bytes(dtype) * (size_t)k; }
+
+// The judged rows of A side by side, with their scales.
+static rd_status gather_rows(const gemm_data *d, void **a, float **scale) {
+    size_t bytes = row_bytes(d->a_dtype, d->k);
+    *a = malloc((size_t)d->rows * bytes);
+    *scale = malloc((size_t)(d->rows * d->blocks) * sizeof(float));
+    if (!*a || !*scale) return RD_E_NOMEM;
+    for (int64_t i = 0; i < d->rows; i++) {
+        memcpy((char *)*a + (size_t)i * bytes, (char *)d->a + (size_t)(i * d->row_step) * bytes, bytes);
+        if (d->quantised_a)
+            memcpy(*scale + i * d->blocks, d->a_scale + i * d->row_step * d->blocks, (size_t)d->blocks * sizeof(float));
+    }
+    return RD_OK;
+}
+
+static rd_gemm_args part_args(const gemm_data *d, void *a, float *a_scale, void *c) {
+    char *w = (char *)d->w + row_bytes(d->w_dtype, d->k) * (size_t)d->column;
+    rd_gemm_args args = {.struct_size = sizeof args,
+                         .a = rd_tensor_2d(a, d->a_dtype, d->rows, d->k),
+                         .w = rd_tensor_2d(w, d->w_dtype, d->columns, d->k),
+                         .c = rd_tensor_2d(c, d->c_dtype, d->rows, d->columns)};
+    int64_t scale_rows = (d->columns + BLOCK - 1) / BLOCK;
+    if (d->quantised_a) args.a_scale = rd_tensor_2d(a_scale, RD_DTYPE_F32, d->rows, d->blocks);
+    if (d->scaled_w)
+        args.w_scale = rd_tensor_2d(d->w_scale + d->column / BLOCK * d->blocks, RD_DTYPE_F32, scale_rows, d->blocks);
+    return args;
+}
+
+static rd_gemm_args whole_args(const gemm_data *d, void *c) {
+    rd_gemm_args args = {.struct_size = sizeof args,
+                         .a = rd_tensor_2d(d->a, d->a_dtype, d->m, d->k),
+                         .w = rd_tensor_2d(d->w, d->w_dtype, d->n, d->k),
+                         .c = rd_tensor_2d(c, d->c_dtype, d->m, d->n)};
+    if (strcmp(d->layout, "row") != 0) args.w = d->packed;
+    if (d->quantised_a) args.a_scale = rd_tensor_2d(d->a_scale, RD_DTYPE_F32, d->m, d->blocks);
+    if (d->scaled_w) args.w_scale = rd_tensor_2d(d->w_scale, RD_DTYPE_F32, (d->n + BLOCK - 1) / BLOCK, d->blocks);
+    return args;
+}
+
+static rd_status run_gemm(const rd_plan *plan, const void *args, void *ws, size_t *bytes, rd_stream stream) {
+    return rd_gemm_run(plan, args, ws, bytes, stream);
+}
+
+// The plan of the case asks for the whole n; the part has its own.
+static rd_status plan_part(const gemm_data *d, const rd_kernel_info *kernel, rd_plan **plan) {
+    const rd_param params[] = {RD_INT("n", d->columns), RD_INT("k", d->k), RD_WORD("a_dtype", rd_dtype_name(d->a_dtype)),
+                               RD_WORD("c_dtype", rd_dtype_name(d->c_dtype)), RD_WORD("layout", d->layout), RD_INT("bias", 0),
+                               RD_WORD("w_scale_dtype", "fp32")};
+    return rd_plan_create_kernel(d->run->ctx, kernel->name, params, CLI_COUNT(params) - (d->scaled_w ? 0 : 1), d->rows,
+                                 d->rows, plan);
+}
+
+static rd_status execute_part(const gemm_data *d, const rd_kernel_info *kernel, check_output *out) {
+    void *a = NULL, *c = calloc((size_t)(d->rows * d->columns), 4), *packed = NULL;
+    float *a_scale = NULL;
+    rd_plan *plan = NULL;
+    rd_status status = c ? gather_rows(d, &a, &a_scale) : RD_E_NOMEM;
+    if (status == RD_OK) status = plan_part(d, kernel, &plan);
+    rd_gemm_args args = part_args(d, a, a_scale, c);
+    if (status == RD_OK && strcmp(d->layout, "row") != 0) {
+        rd_tensor tensor = {0};
+        status = rd_weight_pack(d->run->ctx, &args.w, d->layout, &tensor);
+        if (status == RD_OK) packed = aligned_alloc(64, (row_bytes(d->w_dtype, tensor.shape[0] * tensor.shape[1]) + 63) / 64 * 64);
+        tensor.data = packed;
+        if (status == RD_OK) status = packed ? rd_weight_pack(d->run->ctx, &args.w, d->layout, &tensor) : RD_E_NOMEM;
+        args.w = tensor;
+    }
+    if (status == RD_OK) status = check_with_workspace(run_gemm, plan, &args);
+    for (int64_t i = 0; status == RD_OK && i < out->count; i++) out->got[i] = check_read(c, d->c_dtype, i);
+    rd_plan_free(plan);
+    free(a), free(a_scale), free(c), free(packed);
+    return status;
+}
+
+static rd_status execute(check_case *c, const rd_plan *plan, const rd_kernel_info *kernel) {
+    const gemm_data *d = c->data;
+    check_output *out = &c->outputs[0];
+    if (kernel->is_reference || !kernel->isa[0]) return execute_part(d, kernel, out);
+    void *product = calloc((size_t)(d->m * d->n), rd_dtype_bytes(d->c_dtype));
+    if (!product) return RD_E_NOMEM;
+    rd_gemm_args args = whole_args(d, product);
+    rd_status status = check_with_workspace(run_gemm, plan, &args);
+    for (int64_t i = 0; status == RD_OK && i < out->count; i++)
+        out->got[i] = check_read(product, d->c_dtype, i / d->columns * d->row_step * d->n + d->column + i % d->columns);
+    free(product);
+    return status;
+}
+
+// Packs the whole weight; RD_E_INVALID (a shape that the layout cannot hold) leaves the layout out.
+static rd_status pack(gemm_data *d) {
+    if (!strcmp(d->layout, "row")) return RD_OK;
+    rd_tensor w = rd_tensor_2d(d->w, d->w_dtype, d->n, d->k);
+    d->packed = (rd_tensor){0};
+    rd_status status = rd_weight_pack(d->run->ctx, &w, d->layout, &d->packed);
+    if (status != RD_OK) return status;
+    d->packed.data = aligned_alloc(64, (row_bytes(d->w_dtype, d->packed.shape[0] * d->packed.shape[1]) + 63) / 64 * 64);
+    return d->packed.data ? rd_weight_pack(d->run->ctx, &w, d->layout, &d->packed) : RD_E_NOMEM;
+}
+
+static void run_layouts(check_run *run, gemm_data *d, const char *name) {
+    check_case c = {.at = d->m, .execute = execute, .data = d, .output_count = 1};
+    if (check_output_new(&c.outputs[0], CHECK_MEAN, 1e-3, 0, d->rows * d->columns) != RD_OK) run->status = cli_error(RD_E_NOMEM, "out of memory");
+    for (int i = 0; i < CLI_COUNT(layouts) && run->status == RD_OK; i++) {
+        d->layout = layouts[i];
+        const rd_param params[] = {RD_INT("n", d->n), RD_INT("k", d->k), RD_WORD("a_dtype", rd_dtype_name(d->a_dtype)),
+                                   RD_WORD("c_dtype", rd_dtype_name(d->c_dtype)), RD_WORD("layout", d->layout),
+                                   RD_INT("bias", 0), RD_WORD("w_scale_dtype", "fp32")};
+        rd_status status = pack(d);
+        if (status == RD_E_NOMEM) run->status = cli_error(status, "out of memory");
+        if (status != RD_OK) continue;
+        c.params = params, c.param_count = CLI_COUNT(params) - (d->scaled_w ? 0 : 1);
+        snprintf(c.name, sizeof c.name, "%s %s", name, d->layout);
+        check_case_run(run, &c);
+        if (i) free(d->packed.data);
+    }
+    check_output_free(&c.outputs[0]);
+}
+
+static void run_shape(check_run *run, int64_t m, int64_t n, int64_t k, uint64_t *state) {
+    gemm_data d = {.run = run, .n = n, .k = k, .blocks = (k + BLOCK - 1) / BLOCK, .scaled_w = strcmp(run->op, "gemm_bf16") != 0,
+                   .quantised_a = !strcmp(run->op, "gemm_fp8block"), .c_dtype = check_random(state) & 1 ? RD_DTYPE_BF16 : RD_DTYPE_F32};
+    d.a_dtype = d.quantised_a ? RD_DTYPE_E4M3 : RD_DTYPE_BF16;
+    d.w_dtype = d.scaled_w ? RD_DTYPE_E4M3 : RD_DTYPE_BF16;
+    d.m = run->full || m * n * k < quick_row_products ? m : quick_row_products / (n * k);
+    d.rows = d.m < JUDGED_ROWS ? d.m : JUDGED_ROWS, d.columns = n;
+    if (!run->full) {
+        int64_t rows = quick_judged_products / (BLOCK * k);
+        d.rows = d.rows < rows ? d.rows : rows;
+        d.column = (int64_t)(check_random(state) % (uint64_t)((n + BLOCK - 1) / BLOCK)) * BLOCK;
+        d.columns = n - d.column < BLOCK ? n - d.column : BLOCK;
+    }
+    d.row_step = d.m / d.rows;
+    d.a = d.quantised_a ? (void *)check_codes(state, d.m * k) : check_values(state, RD_DTYPE_BF16, d.m * k, 1);
+    d.w = d.scaled_w ? (void *)check_codes(state, n * k) : check_values(state, RD_DTYPE_BF16, n * k, 0.05f);
+    d.a_scale = check_values(state, RD_DTYPE_F32, d.m * d.blocks, 0);
+    d.w_scale = check_values(state, RD_DTYPE_F32, (n + BLOCK - 1) / BLOCK * d.blocks, 0);
+    char name[64];
+    snprintf(name, sizeof name, "m=%lld n=%lld k=%lld %s", (long long)d.m, (long long)n, (long long)k, rd_dtype_name(d.c_dtype));
+    if (d.a && d.w && d.a_scale && d.w_scale) {
+        for (int64_t i = 0; i < d.m * d.blocks; i++) d.a_scale[i] = 0x1p-12f * (float)(1 + check_random(state) % 4096);
+        for (int64_t i = 0; i < (n + BLOCK - 1) / BLOCK * d.blocks; i++) d.w_scale[i] = 0x1p-20f * (float)(1 + check_random(state) % 4096);
+        run_layouts(run, &d, name);
+    } else {
+        run->status = cli_error(RD_E_NOMEM, "out of memory at %s", name);
+    }
+    free(d.a), free(d.w), free(d.a_scale), free(d.w_scale);
+}
+
+void check_gemm(check_run *run) {
+    static const int64_t ms[] = {1, 7, 8, 83, 4096}, ns[] = {128, 512, 576, 7168, 13824}, ks[] = {256, 3884, 4096, 13824, 16384};
+    uint64_t state = run->seed;
+    for (int n = 0; n < CLI_COUNT(ns); n++)
+        for (int k = 0; k < CLI_COUNT(ks); k++)
+            for (int m = 0; m < CLI_COUNT(ms) && run->status == RD_OK; m++) run_shape(run, ms[m], ns[n], ks[k], &state);
+}

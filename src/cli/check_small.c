@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// radiance check: rmsnorm, rope, act_mul, kv_write, embed and sample, over ragged sizes and those of real models. A 16-bit
+// output may be one step (2^-7) off where the unrounded values straddle a boundary; f32 outputs within 2e-5.
+#include "check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const rd_dtype types[] = {RD_DTYPE_BF16, RD_DTYPE_F32};
+
+// One op call whose written tensors are copies, compared afterwards: at most two of them.
+typedef struct small_data {
+    union {
+        rd_rmsnorm_args rmsnorm;
+        rd_rope_args rope;
+        rd_act_mul_args act_mul;
+        rd_kv_write_args kv_write;
+        rd_embed_args embed;
+        rd_sample_args sample;
+    } args;
+    rd_tensor *written[CHECK_OUTPUTS]; // in args; data as before the call, or NULL: poison
+    rd_status (*run)(const struct small_data *d, const rd_plan *plan);
+} small_data;
+
+static int64_t elems_of(const rd_tensor *t) {
+    int64_t elems = 1;
+    for (int32_t axis = 0; axis < t->rank; axis++) elems *= t->shape[axis];
+    return elems;
+}
+
+static float value_at(const rd_tensor *t, int64_t at) {
+    return t->dtype == RD_DTYPE_I32 ? (float)((const int32_t *)t->data)[at] : check_read(t->data, t->dtype, at);
+}
+
+static rd_status execute(check_case *c, const rd_plan *plan, const rd_kernel_info *kernel) {
+    small_data *d = c->data;
+    void *before[CHECK_OUTPUTS] = {0}, *copies[CHECK_OUTPUTS] = {0};
+    rd_status status = RD_OK;
+    (void)kernel;
+    for (int i = 0; i < c->output_count; i++) {
+        size_t bytes = (size_t)elems_of(d->written[i]) * rd_dtype_bytes(d->written[i]->dtype);
+        before[i] = d->written[i]->data;
+        copies[i] = malloc(bytes + 1);
+        if (!copies[i]) status = RD_E_NOMEM;
+        else if (before[i]) memcpy(copies[i], before[i], bytes);
+        else memset(copies[i], 0xff, bytes);
+        d->written[i]->data = copies[i];
+    }
+    if (status == RD_OK) status = d->run(d, plan);
+    for (int i = 0; i < c->output_count; i++) {
+        for (int64_t at = 0; at < c->outputs[i].count && status == RD_OK; at++) c->outputs[i].got[at] = value_at(d->written[i], at);
+        d->written[i]->data = before[i];
+        free(copies[i]);
+    }
+    return status;
+}
+
+// least: the error allowed at 0, for values that come out of cancellation.
+static void run_case(check_run *run, small_data *d, check_judge judge, double least, const char *name, int64_t at,
+                     const rd_param *params, int param_count) {
+    check_case c = {.params = params, .param_count = param_count, .at = at, .execute = execute, .data = d};
+    rd_status status = RD_OK;
+    for (; c.output_count < CHECK_OUTPUTS && d->written[c.output_count] && status == RD_OK; c.output_count++) {
+        const rd_tensor *t = d->written[c.output_count];
+        double limit = t->dtype == RD_DTYPE_F32 ? 2e-5 : t->dtype == RD_DTYPE_E4M3 ? 1e-12 : 0x1p-7;
+        status = check_output_new(&c.outputs[c.output_count], judge, judge == CHECK_SHARE ? 1e-3 : limit, least, elems_of(t));
+    }
+    snprintf(c.name, sizeof c.name, "%s", name);
+    if (status == RD_OK) check_case_run(run, &c);
+    else run->status = cli_error(status, "out of memory at %s", name);
+    for (int i = 0; i < c.output_count; i++) check_output_free(&c.outputs[i]);
+}
+
+static bool have(check_run *run, const void *a, const void *b, const void *c, const void *d) {
+    if (a && b && c && d) return run->status == RD_OK;
+    run->status = cli_error(RD_E_NOMEM, "out of memory");
+    return false;
+}
+
+// ---- rmsnorm, act_mul, embed ------------------------------------------------------------------------------------------
+static rd_status run_rmsnorm(const small_data *d, const rd_plan *plan) { return rd_rmsnorm_run(plan, &d->args.rmsnorm, NULL); }
+static rd_status run_act_mul(const small_data *d, const rd_plan *plan) { return rd_act_mul_run(plan, &d->args.act_mul, NULL); }
+static rd_status run_embed(const small_data *d, const rd_plan *plan) { return rd_embed_run(plan, &d->args.embed, NULL); }
+
+static const int64_t widths[] = {1, 15, 16, 17, 127, 576, 1536, 2048, 3884, 5120};
+
+void check_rmsnorm(check_run *run) {
+    uint64_t state = run->seed;
+    for (int i = 0; i < CLI_COUNT(widths) * 4; i++) {
+        int64_t k = widths[i / 4], m = i & 1 ? 83 : 7;
+        rd_dtype x = types[i & 1], y = types[i >> 1 & 1];
+        bool residual = i % 3 == 0;
+        void *xs = check_values(&state, x, m * k, 3), *rs = check_values(&state, RD_DTYPE_BF16, m * k, 1), *ws = check_values(&state, RD_DTYPE_BF16, k, 1);
+        if (have(run, xs, rs, ws, ws)) {
+            small_data d = {.args.rmsnorm = {.struct_size = sizeof(rd_rmsnorm_args), .x = rd_tensor_2d(xs, x, m, k),
+                            .weight = rd_tensor_1d(ws, RD_DTYPE_BF16, k), .y = rd_tensor_2d(NULL, y, m, k), .eps = 1e-6f,
+                            .unit_offset = i / 2 & 1}, .run = run_rmsnorm};
+            d.written[0] = &d.args.rmsnorm.y;
+            if (residual) d.args.rmsnorm.residual = rd_tensor_2d(rs, RD_DTYPE_BF16, m, k), d.written[1] = &d.args.rmsnorm.residual;
+            const rd_param params[] = {RD_INT("k", k), RD_WORD("x_dtype", rd_dtype_name(x)), RD_WORD("y_dtype", rd_dtype_name(y)),
+                                       RD_WORD("weight_dtype", "bf16"), RD_INT("residual", residual)};
+            char name[96];
+            snprintf(name, sizeof name, "m=%lld k=%lld %s to %s%s", (long long)m, (long long)k, rd_dtype_name(x), rd_dtype_name(y), residual ? ", residual" : "");
+            run_case(run, &d, CHECK_CLOSE, 1e-30, name, m, params, CLI_COUNT(params));
+        }
+        free(xs), free(rs), free(ws);
+    }
+}
+
+void check_act_mul(check_run *run) {
+    uint64_t state = run->seed;
+    for (int i = 0; i < CLI_COUNT(widths) * 4; i++) {
+        int64_t k = widths[i / 4], m = i & 1 ? 83 : 7;
+        rd_dtype x = types[i >> 1 & 1], y = types[i & 1];
+        const char *act = i % 3 ? "silu" : "gelu_tanh";
+        void *gate = check_values(&state, x, m * k, 3), *up = check_values(&state, x, m * k, 1);
+        if (have(run, gate, up, gate, up)) {
+            small_data d = {.args.act_mul = {sizeof(rd_act_mul_args), rd_tensor_2d(gate, x, m, k), rd_tensor_2d(up, x, m, k), rd_tensor_2d(NULL, y, m, k)},
+                            .run = run_act_mul};
+            d.written[0] = &d.args.act_mul.y;
+            const rd_param params[] = {RD_INT("k", k), RD_WORD("act", act), RD_WORD("x_dtype", rd_dtype_name(x)), RD_WORD("y_dtype", rd_dtype_name(y))};
+            char name[96];
+            snprintf(name, sizeof name, "m=%lld k=%lld %s, %s to %s", (long long)m, (long long)k, act, rd_dtype_name(x), rd_dtype_name(y));
+            run_case(run, &d, CHECK_CLOSE, 1e-30, name, m, params, CLI_COUNT(params));
+        }
+        free(gate), free(up);
+    }
+}
+
+void check_embed(check_run *run) {
+    enum { VOCAB = 300, TOKENS = 83 };
+    uint64_t state = run->seed;
+    for (int i = 0; i < CLI_COUNT(widths) * 4; i++) {
+        int64_t k = widths[i / 4];
+        rd_dtype x = types[i & 1], y = types[i >> 1 & 1];
+        int32_t ids[TOKENS];
+        for (int t = 0; t < TOKENS; t++) ids[t] = (int32_t)(check_random(&state) % VOCAB);
+        void *table = check_values(&state, x, VOCAB * k, 1);
+        if (have(run, table, table, table, table)) {
+            small_data d = {.args.embed = {sizeof(rd_embed_args), rd_tensor_2d(table, x, VOCAB, k), rd_tensor_1d(ids, RD_DTYPE_I32, TOKENS),
+                                           rd_tensor_2d(NULL, y, TOKENS, k), i % 3 ? 1.0f : 24.0f}, .run = run_embed};
+            d.written[0] = &d.args.embed.y;
+            const rd_param params[] = {RD_INT("k", k), RD_WORD("table_dtype", rd_dtype_name(x)), RD_WORD("y_dtype", rd_dtype_name(y))};
+            char name[96];
+            snprintf(name, sizeof name, "k=%lld %s to %s", (long long)k, rd_dtype_name(x), rd_dtype_name(y));
+            run_case(run, &d, CHECK_CLOSE, 0, name, 0, params, CLI_COUNT(params));
+        }
+        free(table);
+    }
+}
+
+// ---- rope ---------------------------------------------------------------------------------------------------------------
+static rd_status run_rope(const small_data *d, const rd_plan *plan) { return rd_rope_run(plan, &d->args.rope, NULL); }
+
+void check_rope(check_run *run) {
+    enum { TOKENS = 17, Q_HEADS = 4, K_HEADS = 2 };
+    static const int64_t dims[][2] = {{64, 64}, {128, 128}, {256, 64}, {80, 40}, {2, 2}, {512, 512}};
+    uint64_t state = run->seed;
+    for (int i = 0; i < CLI_COUNT(dims) * 8; i++) {
+        int64_t head_dim = dims[i / 8][0], rotary = dims[i / 8][1];
+        rd_dtype x = types[i & 1];
+        bool interleaved = i >> 1 & 1, norm = i >> 2 & 1;
+        int32_t positions[TOKENS];
+        float inv_freq[256];
+        for (int t = 0; t < TOKENS; t++) positions[t] = (int32_t)(check_random(&state) % 131072);
+        rd_rope_frequencies(&(rd_rope_scaling){.theta = 10000}, (int32_t)rotary, inv_freq);
+        void *q = check_values(&state, x, TOKENS * Q_HEADS * head_dim, 1), *k = check_values(&state, x, TOKENS * K_HEADS * head_dim, 1);
+        void *weight = check_values(&state, RD_DTYPE_BF16, head_dim, 1);
+        if (have(run, q, k, weight, q)) {
+            small_data d = {.args.rope = {.struct_size = sizeof(rd_rope_args), .q = rd_tensor_3d(q, x, TOKENS, Q_HEADS, head_dim),
+                            .k = rd_tensor_3d(k, x, TOKENS, K_HEADS, head_dim), .positions = rd_tensor_1d(positions, RD_DTYPE_I32, TOKENS),
+                            .inv_freq = rd_tensor_1d(inv_freq, RD_DTYPE_F32, rotary / 2), .eps = 1e-6f}, .run = run_rope};
+            if (norm) d.args.rope.q_norm = d.args.rope.k_norm = rd_tensor_1d(weight, RD_DTYPE_BF16, head_dim);
+            d.written[0] = &d.args.rope.q, d.written[1] = &d.args.rope.k;
+            const rd_param params[] = {RD_INT("head_dim", head_dim), RD_INT("rotary_dim", rotary), RD_WORD("style", interleaved ? "interleaved" : "neox"),
+                                       RD_WORD("x_dtype", rd_dtype_name(x)), RD_INT("qk_norm", norm)};
+            char name[96];
+            snprintf(name, sizeof name, "head_dim=%lld rotary_dim=%lld %s %s%s", (long long)head_dim, (long long)rotary,
+                     interleaved ? "interleaved" : "neox", rd_dtype_name(x), norm ? ", qk-norm" : "");
+            run_case(run, &d, CHECK_CLOSE, 2e-5, name, 0, params, CLI_COUNT(params));
+        }
+        free(q), free(k), free(weight);
+    }
+}
+
+// ---- kv_write -----------------------------------------------------------------------------------------------------------
+static rd_status run_kv_write(const small_data *d, const rd_plan *plan) { return rd_kv_write_run(plan, &d->args.kv_write, NULL); }
+
+void check_kv_write(check_run *run) {
+    enum { TOKENS = 19, HEADS = 3, BLOCKS = 5, BLOCK_TOKENS = 32 };
+    static const int64_t dims[] = {64, 72, 128, 256, 1};
+    uint64_t state = run->seed;
+    for (int i = 0; i < CLI_COUNT(dims) * 8; i++) {
+        int64_t head_dim = dims[i / 8];
+        rd_dtype x = types[i & 1], kv = i >> 1 & 1 ? RD_DTYPE_E4M3 : RD_DTYPE_BF16;
+        bool token_order = i >> 2 & 1;
+        int64_t slots[TOKENS];
+        for (int t = 0; t < TOKENS; t++) slots[t] = t % 6 == 5 ? -1 : (t * 7 + 3) % (BLOCKS * BLOCK_TOKENS); // distinct
+        float scale[HEADS] = {0.02f, 1.0f, 0.5f};
+        void *k = check_values(&state, x, TOKENS * HEADS * head_dim, 2), *v = check_values(&state, x, TOKENS * HEADS * head_dim, 2);
+        if (have(run, k, v, k, v)) {
+            small_data d = {.args.kv_write = {.struct_size = sizeof(rd_kv_write_args), .k = rd_tensor_3d(k, x, TOKENS, HEADS, head_dim),
+                            .v = rd_tensor_3d(v, x, TOKENS, HEADS, head_dim), .k_cache = rd_tensor_4d(NULL, kv, BLOCKS, BLOCK_TOKENS, HEADS, head_dim),
+                            .v_cache = rd_tensor_4d(NULL, kv, BLOCKS, BLOCK_TOKENS, HEADS, head_dim), .slots = rd_tensor_1d(slots, RD_DTYPE_I64, TOKENS)},
+                            .run = run_kv_write};
+            rd_kv_write_args *a = &d.args.kv_write;
+            if (kv == RD_DTYPE_E4M3) a->k_scale = a->v_scale = rd_tensor_1d(scale, RD_DTYPE_F32, HEADS);
+            if (token_order) a->k_cache.stride[1] = 1, a->k_cache.stride[2] = BLOCK_TOKENS * head_dim, a->k_cache.stride[3] = 16;
+            d.written[0] = &a->k_cache, d.written[1] = &a->v_cache;
+            const rd_param params[] = {RD_INT("head_dim", head_dim), RD_INT("block_tokens", BLOCK_TOKENS), RD_WORD("x_dtype", rd_dtype_name(x)),
+                                       RD_WORD("kv_dtype", rd_dtype_name(kv)), RD_WORD("k_order", token_order ? "token" : "dim")};
+            char name[96];
+            snprintf(name, sizeof name, "head_dim=%lld %s to %s, K by %s", (long long)head_dim, rd_dtype_name(x), rd_dtype_name(kv), token_order ? "token" : "dim");
+            run_case(run, &d, CHECK_CLOSE, 1e-12, name, 0, params, CLI_COUNT(params));
+        }
+        free(k), free(v);
+    }
+}
+
+// ---- sample: the same token but where the draw falls within f32 rounding of a boundary -------------------------------------
+static rd_status run_sample(const small_data *d, const rd_plan *plan) {
+    size_t bytes = 0;
+    rd_status status = rd_sample_run(plan, &d->args.sample, NULL, &bytes, NULL);
+    void *ws = status == RD_OK ? aligned_alloc(64, (bytes + 64) / 64 * 64) : NULL;
+    if (status == RD_OK) status = ws ? rd_sample_run(plan, &d->args.sample, ws, &bytes, NULL) : RD_E_NOMEM;
+    free(ws);
+    return status;
+}
+
+void check_sample(check_run *run) {
+    static const int64_t vocabs[] = {1, 17, 1000, 49152};
+    uint64_t state = run->seed;
+    for (int i = 0; i < CLI_COUNT(vocabs); i++) {
+        int64_t vocab = vocabs[i], rows = vocab > 1000 ? 40 : 1000;
+        float *logits = check_values(&state, RD_DTYPE_F32, rows * vocab, 3);
+        rd_sample_row *settings = calloc((size_t)rows, sizeof *settings);
+        if (have(run, logits, settings, logits, settings)) {
+            for (int64_t r = 0; r < rows; r++)
+                settings[r] = (rd_sample_row){.temperature = (float)(r % 4) * 0.5f, .top_p = r & 4 ? 0.9f : 1, .min_p = r & 8 ? 0.05f : 0,
+                                              .top_k = r & 16 ? 40 : 0, .seed = check_random(&state), .counter = (uint64_t)r};
+            small_data d = {.args.sample = {sizeof(rd_sample_args), rd_tensor_2d(logits, RD_DTYPE_F32, rows, vocab), settings,
+                                            rd_tensor_1d(NULL, RD_DTYPE_I32, rows)}, .run = run_sample};
+            d.written[0] = &d.args.sample.ids;
+            const rd_param params[] = {RD_INT("vocab", vocab)};
+            char name[96];
+            snprintf(name, sizeof name, "vocab=%lld rows=%lld", (long long)vocab, (long long)rows);
+            run_case(run, &d, CHECK_SHARE, 1, name, 0, params, CLI_COUNT(params));
+        }
+        free(logits), free(settings);
+    }
+}
