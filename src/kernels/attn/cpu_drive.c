@@ -38,7 +38,7 @@ static size_t carve_scratch(const rdi_attn_args *a, unsigned char *base, rdi_att
                  {&s->l, rows},            {&s->lanes, rows * 16},    {&s->acc, rows * dims},
                  {&s->all_m, rows},        {&s->all_l, rows},         {&s->all_acc, rows * dims},
                  {&s->k_tile, dims * block}, {&s->v_tile, dims * block}, {&s->k_pack, dims * block / 2},
-                 {&s->v_pack, dims * block / 2}};
+                 {&s->v_pack, dims * block / 2}, {&s->row_lo, rows * 2}, {&s->row_hi, rows * 2}};
     for (size_t i = 0; i < RDI_COUNT(parts); i++) {
         void *at = base ? base + used : NULL;
         memcpy(parts[i].slot, &at, sizeof at);
@@ -113,13 +113,11 @@ static rdi_attn_item *item_of(const rdi_attn_job *job, int64_t task) {
 // would change no value, but could turn -0 into +0.
 static void merge_chunk(const rdi_attn_job *job, const rdi_attn_item *item, int64_t chunk, rdi_attn_scratch *s,
                         const float *m, const float *l, const float *acc, int64_t state_stride, int64_t acc_stride) {
-    for (int64_t r = 0; r < item->rows; r++) {
-        int64_t lo, hi;
-        rdi_attn_row_range(job->args, item->seq, (item->row0 + r) / job->gqa, &lo, &hi);
-        if (hi <= rdi_attn_chunk_begin(chunk) || lo >= rdi_attn_chunk_begin(chunk + 1)) continue;
-        job->isa->merge(job->dims, &s->all_m[r], &s->all_l[r], s->all_acc + r * job->dims, m[r * state_stride],
-                        l[r * state_stride], acc + r * acc_stride);
-    }
+    int64_t begin = rdi_attn_chunk_begin(chunk), end = rdi_attn_chunk_begin(chunk + 1);
+    for (int64_t r = 0; r < item->rows; r++)
+        if (s->row_hi[r] > begin && s->row_lo[r] < end)
+            job->isa->merge(job->dims, &s->all_m[r], &s->all_l[r], s->all_acc + r * job->dims, m[r * state_stride],
+                            l[r * state_stride], acc + r * acc_stride);
 }
 
 static void start_merge(const rdi_attn_job *job, const rdi_attn_item *item, rdi_attn_scratch *s) {
@@ -154,6 +152,15 @@ static void run_split(const rdi_attn_job *job, rdi_attn_item *item, int64_t inde
     job->isa->finish(job, item, s);
 }
 
+static void load_item(const rdi_attn_job *job, const rdi_attn_item *item, rdi_attn_scratch *s) {
+    int64_t token = item->row0 / job->gqa, head = item->row0 % job->gqa; // counted on: a division a row would show
+    for (int64_t r = 0; r < item->rows; r++) {
+        rdi_attn_row_range(job->args, item->seq, token, &s->row_lo[r], &s->row_hi[r]);
+        if (++head == job->gqa) head = 0, token++;
+    }
+    job->isa->load(job, item, s);
+}
+
 static void attn_worker(void *arg, int32_t worker, int32_t workers) {
     (void)workers;
     rdi_attn_job *job = arg;
@@ -161,7 +168,7 @@ static void attn_worker(void *arg, int32_t worker, int32_t workers) {
     carve_scratch(job->args, job->scratch + (size_t)worker * job->scratch_bytes, &scratch);
     for (int64_t task, end; rdi_tiles_next(&job->tiles, &task, &end);) {
         rdi_attn_item *item = item_of(job, task);
-        if (scratch.loaded != item) job->isa->load(job, item, &scratch);
+        if (scratch.loaded != item) load_item(job, item, &scratch);
         scratch.loaded = item;
         if (item->tasks == 1) run_whole(job, item, &scratch);
         else run_split(job, item, task - item->task0, &scratch);

@@ -9,10 +9,9 @@
 #include "kernels/rows.h"
 
 enum {
-    RDI_ATTN_BLOCK = 64,     // keys between two looks at the running maximum
+    RDI_ATTN_BLOCK = 128,     // keys between two looks at the running maximum
     RDI_ATTN_ROWS_MAX = 96,  // query rows of an item: they share each widened block of keys
-    RDI_ATTN_DIMS_MAX = 512,
-    RDI_ATTN_DIRECT_ROWS = 4 // items of so few rows widen in registers, others into scratch
+    RDI_ATTN_DIMS_MAX = 512 // attn.def says so too
 };
 
 // Some consecutive rows of one sequence and KV head. Row r is query token r / gqa, query head kv_head * gqa + r % gqa.
@@ -32,6 +31,7 @@ typedef struct rdi_attn_scratch {
     float *all_m, *all_l, *all_acc; // merged so far
     float *k_tile, *v_tile; // widened block: [dims, BLOCK] and [BLOCK, dims]
     void *k_pack, *v_pack;  // the block in token order / with dims contiguous, when the cache is not
+    int64_t *row_lo, *row_hi; // keys that each row of the loaded item sees: [lo, hi)
     const rdi_attn_item *loaded; // item whose queries are in q
 } rdi_attn_scratch;
 

@@ -5,15 +5,22 @@
 
 #include "base/lanes.h"
 
-enum { WIDEN_VECS = 1, TILE_ROWS = 6, TILE_VECS = 1 };
+enum { DIRECT_ROWS = 6, WIDEN_VECS = 1, GROUP_ROWS = 6, TILE_VECS = 1 };
 #define DIRECT_VECS(rows_) ((rows_) == 1 ? 4 : (rows_) <= 3 ? 2 : 1) // accumulators: at most 6 pairs of 16 registers
-#define LANE_FN            static inline __attribute__((always_inline))
+#define FMA_BROADCAST(acc_, w_, x_) ((acc_) = v16_fma(v16_set(*(x_)), (w_), (acc_)))
+#define LANE_FN static inline __attribute__((always_inline))
 
 LANE_FN float largest_lane(v16 x) { // no NaN among them
     __m256 eight = _mm256_max_ps(x.lo, x.hi);
     __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
     four = _mm_max_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
+}
+LANE_FN float sum_lanes(v16 x) { // lanes 8 apart, then 4, 2, 1
+    __m256 eight = _mm256_add_ps(x.lo, x.hi);
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    four = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
 }
 
 typedef struct fp8_widener {

@@ -6,11 +6,13 @@
 
 #include "base/lanes.h"
 
-enum { WIDEN_VECS = 1, TILE_ROWS = 6, TILE_VECS = 1 };
+enum { DIRECT_ROWS = 6, WIDEN_VECS = 1, GROUP_ROWS = 6, TILE_VECS = 1 };
 #define DIRECT_VECS(rows_) 1
-#define LANE_FN            static inline
+#define FMA_BROADCAST(acc_, w_, x_) ((acc_) = v16_fma(v16_set(*(x_)), (w_), (acc_)))
+#define LANE_FN static inline
 
 LANE_FN float largest_lane(v16 x) { return v16_top(x); }
+LANE_FN float sum_lanes(v16 x) { return v16_sum(x); }
 
 typedef struct fp8_widener {
     int unused;
