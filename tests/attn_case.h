@@ -190,7 +190,7 @@ static inline void oracle_attend(const attn_case *c, int seq, int64_t token_in_s
     int64_t q_len = c->shape.q_len[seq], position = c->kv_lens[seq] - q_len + token_in_seq, dims = a->head_dim;
     int64_t kv_head = head / (a->q_heads / a->kv_heads), per_key = a->kv_heads * dims;
     int64_t first = a->window > 0 ? rdi_max(0, position - a->window + 1) : 0, q_at;
-    double *x = malloc((size_t)(position + 2) * sizeof(double)), top = a->sinks ? (double)a->sinks[head] : -INFINITY;
+    double *x = malloc((size_t)(rdi_max(position, 0) + 2) * sizeof(double)), top = a->sinks ? (double)a->sinks[head] : -INFINITY;
     q_at = (a->q_starts[seq] + token_in_seq) * a->q_stride_token + head * a->q_stride_head;
     memset(o, 0, sizeof *o);
     o->keys = position >= first ? position - first + 1 : 0;

@@ -3,6 +3,7 @@
 // width, cache layout and block size.
 #include "attn_case.h"
 
+#include "kernels/attn/lanes_exp2.h"
 #include "kernels/attn/partition.h"
 
 static void compare_bits(const attn_case *c, const void *a, const void *b, const char *what) {
@@ -383,8 +384,27 @@ static void test_attn_partition_is_a_partition(void **state) {
     assert_int_equal(rdi_attn_chunk_count(0), 0);
 }
 
+// The exponential against libm in double: 2^22 steps over the range that the softmax uses, ends and special values.
+static void test_attn_exp2_within_3_ulp(void **state) {
+    (void)state;
+    float lane[16], x[16];
+    for (int64_t i = 0; i < (1 << 22); i += 16) {
+        for (int l = 0; l < 16; l++) x[l] = -126.0f * (float)(i + l) / (float)(1 << 22);
+        v16_store(lane, lanes_exp2(v16_load(x)));
+        for (int l = 0; l < 16; l++) {
+            double exact = exp2((double)x[l]);
+            if (fabs((double)lane[l] - exact) > 3 * 0x1p-23 * exact) fail_msg("2^%a = %a, needs %a", (double)x[l], (double)lane[l], exact);
+        }
+    }
+    const float special[16] = {0, -0.0f, -1, -126, -126.5f, -127, -INFINITY, NAN, -0x1p-30f, -125.5f, -125.49999f};
+    v16_store(lane, lanes_exp2(v16_load(special)));
+    assert_true(lane[0] == 1 && lane[1] == 1 && lane[2] == 0.5f && lane[3] == 0x1p-126f);
+    assert_true(lane[4] == 0 && lane[5] == 0 && lane[6] == 0 && isnan(lane[7]) && lane[8] == 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_attn_exp2_within_3_ulp),
         cmocka_unit_test(test_attn_partition_is_a_partition),
         cmocka_unit_test(test_attn_reference_takes_any_head_size),
         cmocka_unit_test(test_attn_one_token_prefill),
