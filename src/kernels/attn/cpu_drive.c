@@ -9,6 +9,7 @@
 enum {
     SHARE = 4,                        // an item above 1/(SHARE * threads) of the work is split
     PARTIAL_BYTES_MAX = 64 << 20,     // beyond this, items stay whole
+    RUNS_PER_WORKER = 6,              // runs of chunks that a worker draws: few enough to stream, enough to balance
     WORK_PER_WORKER = 24576,          // row-keys times 64 dims that pay for waking one more thread
 };
 
@@ -166,13 +167,14 @@ static void attn_worker(void *arg, int32_t worker, int32_t workers) {
     rdi_attn_job *job = arg;
     rdi_attn_scratch scratch;
     carve_scratch(job->args, job->scratch + (size_t)worker * job->scratch_bytes, &scratch);
-    for (int64_t task, end; rdi_tiles_next(&job->tiles, &task, &end);) {
-        rdi_attn_item *item = item_of(job, task);
-        if (scratch.loaded != item) load_item(job, item, &scratch);
-        scratch.loaded = item;
-        if (item->tasks == 1) run_whole(job, item, &scratch);
-        else run_split(job, item, task - item->task0, &scratch);
-    }
+    for (int64_t task, end; rdi_tiles_next(&job->tiles, &task, &end);)
+        for (; task < end; task++) {
+            rdi_attn_item *item = item_of(job, task);
+            if (scratch.loaded != item) load_item(job, item, &scratch);
+            scratch.loaded = item;
+            if (item->tasks == 1) run_whole(job, item, &scratch);
+            else run_split(job, item, task - item->task0, &scratch);
+        }
 }
 
 void rdi_attn_cpu_run(const rdi_attn_args *args, void *ws, rdi_par *par, const rdi_attn_isa *isa) {
@@ -189,6 +191,8 @@ void rdi_attn_cpu_run(const rdi_attn_args *args, void *ws, rdi_par *par, const r
     int32_t workers = (int32_t)rdi_min(threads, 1 + cost * job.dims / 64 / WORK_PER_WORKER);
     list_tasks(&job, cost, workers);
     if (job.task_count == 0) return;
-    rdi_tiles_init(&job.tiles, job.task_count, 1);
+    // Neighbouring chunks go to one worker, whose prefetches reach over a chunk's end; whole items go one by one.
+    int64_t run = job.task_count > job.item_count ? job.task_count / ((int64_t)RUNS_PER_WORKER * workers) : 1;
+    rdi_tiles_init(&job.tiles, job.task_count, run);
     rdi_par_run(par, workers, attn_worker, &job);
 }
