@@ -9,7 +9,7 @@
 enum {
     SHARE = 4,                        // an item above 1/(SHARE * threads) of the work is split
     PARTIAL_BYTES_MAX = 64 << 20,     // beyond this, items stay whole
-    RUNS_PER_WORKER = 6,              // runs of chunks that a worker draws: few enough to stream, enough to balance
+    RUNS_PER_WORKER = 3,              // runs of chunks that a worker draws: few enough to stream, enough to balance
     WORK_PER_WORKER = 24576,          // row-keys times 64 dims that pay for waking one more thread
 };
 
