@@ -44,7 +44,7 @@ typedef struct bench_case {
     int32_t *tables, *kv_lens, *q_starts; // one table a copy of the cache
     float *scales, *out, *expected;
     uint16_t *q;
-    uint8_t *k, *v;
+    uint8_t *k, *v, *other; // other: for the ceiling
     int64_t copies, table_entries, kv_bytes; // kv_bytes: read by one call
     size_t cache_bytes;                      // of K, of V
 } bench_case;
@@ -84,13 +84,14 @@ static void case_make(bench_case *c, const bench_shape *s) {
     c->table_entries = s->seqs * blocks_per_seq, blocks = c->copies * c->table_entries;
     c->kv_bytes = (int64_t)s->seqs * s->kv_len * s->kv_heads * s->head_dim * 2 * elem;
     c->cache_bytes = (size_t)(blocks * block_elems * elem);
-    c->k = rdi_alloc(c->cache_bytes), c->v = rdi_alloc(c->cache_bytes);
+    c->k = rdi_alloc(c->cache_bytes), c->v = rdi_alloc(c->cache_bytes), c->other = rdi_alloc(s->cold ? COLD_BYTES : 64);
     c->tables = rdi_alloc((size_t)blocks * 4), c->kv_lens = rdi_alloc((size_t)s->seqs * 4);
     c->q_starts = rdi_alloc((size_t)(s->seqs + 1) * 4), c->scales = rdi_alloc((size_t)s->kv_heads * 4);
     c->q = rdi_alloc((size_t)(tokens * s->q_heads * s->head_dim) * 2);
     c->out = rdi_alloc((size_t)(tokens * s->q_heads * s->head_dim) * 4);
     c->expected = rdi_alloc((size_t)(tokens * s->q_heads * s->head_dim) * 4);
     fill_cache(c->k, c->cache_bytes, s->kv_dtype, &rng), fill_cache(c->v, c->cache_bytes, s->kv_dtype, &rng);
+    memset(c->other, 1, s->cold ? COLD_BYTES : 64); // after the fill: it drives the last copies out of the CPU's caches
     for (int64_t i = 0; i < blocks; i++) c->tables[i] = (int32_t)i;
     for (int i = 0; i < s->seqs; i++) c->kv_lens[i] = s->kv_len;
     for (int i = 0; i <= s->seqs; i++) c->q_starts[i] = i * s->q_len;
@@ -111,7 +112,7 @@ static void case_make(bench_case *c, const bench_shape *s) {
 }
 
 static void case_free(bench_case *c) {
-    void *all[] = {c->k, c->v, c->tables, c->kv_lens, c->q_starts, c->scales, c->q, c->out, c->expected};
+    void *all[] = {c->k, c->v, c->other, c->tables, c->kv_lens, c->q_starts, c->scales, c->q, c->out, c->expected};
     for (size_t i = 0; i < RDI_COUNT(all); i++) rdi_free(all[i]);
 }
 
@@ -161,15 +162,17 @@ static void read_share(void *arg, int32_t worker, int32_t workers) {
         }
     job->sum[worker & 255] = sum[0][0] ^ sum[1][1] ^ sum[2][2] ^ sum[3][3];
 }
-// Reads as many bytes as one call does, from a part of K that the call does not use; GB/s.
-static double ceiling_gbs(const bench_case *c, rdi_par *par, int64_t copy) {
+static double read_gbs(const uint8_t *data, int64_t bytes, rdi_par *par) {
     static read_job job;
-    int64_t parts = rdi_max(1, (int64_t)c->cache_bytes / c->kv_bytes);
-    job.data = c->k + (copy + parts / 2) % parts * c->kv_bytes;
-    job.bytes = rdi_min(c->kv_bytes, (int64_t)c->cache_bytes);
+    job.data = data, job.bytes = bytes;
     double start = now_seconds();
     rdi_par_run(par, rdi_par_threads(par), read_share, &job);
-    return (double)job.bytes / (now_seconds() - start) / 1e9;
+    return (double)bytes / (now_seconds() - start) / 1e9;
+}
+// Reads as many bytes as one call does from a buffer of its own (reading the caches would warm them for later calls).
+static double ceiling_gbs(const bench_case *c, rdi_par *par, int64_t turn) {
+    int64_t bytes = rdi_min(c->kv_bytes, COLD_BYTES);
+    return read_gbs(c->other + turn % (COLD_BYTES / bytes) * bytes, bytes, par);
 }
 
 static int compare_doubles(const void *a, const void *b) {
@@ -222,9 +225,13 @@ static void bench_row(bench_case *c, const bench_shape *s, const rdi_row *row, c
         goto done;
     }
     if (!s->cold) calls = rdi_max(1, (int64_t)(50e-6 / time_calls(c, row, ws, par, 0, 1)));
+    for (int pass = 0; s->cold && pass < 3; pass++) { // long reads too: the better of both is the ceiling
+        ceiling = fmax(ceiling, read_gbs(c->k, (int64_t)c->cache_bytes, par));
+        ceiling = fmax(ceiling, read_gbs(c->other, COLD_BYTES, par));
+    }
     for (int64_t i = 0; i < count; i++) {
         seconds[i] = time_calls(c, row, ws, par, i % c->copies, calls);
-        if (s->cold) ceiling = fmax(ceiling, ceiling_gbs(c, par, i % c->copies));
+        if (s->cold) ceiling = fmax(ceiling, ceiling_gbs(c, par, i));
     }
     qsort(seconds, (size_t)count, sizeof *seconds, compare_doubles);
     print_row(c, s, row, options, seconds, count, ceiling, error);
