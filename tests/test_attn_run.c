@@ -23,29 +23,45 @@ static rd_plan *make_plan(rd_ctx *ctx, const char *op, const attn_shape *s, int6
                                RD_INT("sinks", s->sinks),
                                RD_INT("causal", 1)};
     rd_plan *plan = NULL;
-    if (rd_plan_create(ctx, op, params, (int32_t)RDI_COUNT(params), 1, hi, &plan) != RD_OK) fail_msg("%s", rd_error_text());
+    if (rd_plan_create(ctx, op, params, (int32_t)RDI_COUNT(params), 1, hi, &plan) != RD_OK)
+        fail_msg("%s", rd_error_text());
     return plan;
 }
 
 static rd_tensor cache_tensor(const attn_case *c, void *data, bool k) {
     const rdi_attn_args *a = &c->args;
     rd_tensor t = rd_tensor_4d(data, a->kv_dtype, a->blocks, a->block_tokens, a->kv_heads, a->head_dim);
-    t.stride[0] = k ? a->k_stride_block : a->v_stride_block, t.stride[1] = k ? a->k_stride_token : a->v_stride_token;
-    t.stride[2] = k ? a->k_stride_head : a->v_stride_head, t.stride[3] = k ? a->k_stride_dim : a->v_stride_dim;
+    t.stride[0] = k ? a->k_stride_block : a->v_stride_block,
+    t.stride[1] = k ? a->k_stride_token : a->v_stride_token;
+    t.stride[2] = k ? a->k_stride_head : a->v_stride_head,
+    t.stride[3] = k ? a->k_stride_dim : a->v_stride_dim;
     return t;
 }
 
 static run_case run_case_new(uint64_t *rng) {
-    attn_shape s = {.seqs = 2, .q_len = {2, 3}, .kv_len = {40, 19}, .q_heads = 6, .kv_heads = 2, .head_dim = 64,
-                    .block_tokens = 16, .window = 9, .softcap = 30, .sinks = true, .scales = true, .token_order = true,
-                    .q_dtype = RD_DTYPE_BF16, .kv_dtype = RD_DTYPE_E4M3, .out_dtype = RD_DTYPE_F32};
+    attn_shape s = {.seqs = 2,
+                    .q_len = {2, 3},
+                    .kv_len = {40, 19},
+                    .q_heads = 6,
+                    .kv_heads = 2,
+                    .head_dim = 64,
+                    .block_tokens = 16,
+                    .window = 9,
+                    .softcap = 30,
+                    .sinks = true,
+                    .scales = true,
+                    .token_order = true,
+                    .q_dtype = RD_DTYPE_BF16,
+                    .kv_dtype = RD_DTYPE_E4M3,
+                    .out_dtype = RD_DTYPE_F32};
     run_case r = {.c = case_new(&s, rng)};
     attn_case *c = r.c;
     rdi_attn_args *a = &c->args;
     const rd_ctx_options options = {.struct_size = sizeof options, .threads = 2};
     assert_int_equal(rd_ctx_create(&options, &r.ctx), RD_OK);
     r.plan = make_plan(r.ctx, "attn_decode", &s, 17);
-    r.args = (rd_attn_args){.struct_size = sizeof r.args, .scale = a->scale, .softcap = a->softcap, .window = a->window};
+    r.args = (rd_attn_args){
+        .struct_size = sizeof r.args, .scale = a->scale, .softcap = a->softcap, .window = a->window};
     r.args.q = rd_tensor_3d(c->q.data, s.q_dtype, a->tokens, a->q_heads, a->head_dim);
     r.args.q.stride[0] = a->q_stride_token;
     r.args.out = rd_tensor_3d(c->out.data, s.out_dtype, a->tokens, a->q_heads, a->head_dim);
@@ -99,11 +115,11 @@ static void test_attn_run_gives_the_rows_bits(void **state) {
     run_case_free(&r);
 }
 
-#define EXPECT(change_, text_)                                                                                       \
-    do {                                                                                                             \
-        rd_attn_args args = r.args;                                                                                  \
-        change_;                                                                                                     \
-        expect_error(&r, &args, text_);                                                                              \
+#define EXPECT(change_, text_)                                                                               \
+    do {                                                                                                     \
+        rd_attn_args args = r.args;                                                                          \
+        change_;                                                                                             \
+        expect_error(&r, &args, text_);                                                                      \
     } while (0)
 
 static void test_attn_run_refuses_bad_tensors(void **state) {

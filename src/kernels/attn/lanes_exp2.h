@@ -18,7 +18,8 @@ static inline v16 lanes_exp2(v16 x) {
     p = v16_fma(p, f, v16_set(0x1.62e42ap-1f));
     p = v16_fma(p, f, v16_set(1.0f));
     v16 power = v16_bits(i16_shl(i16_bits(t), 23)); // low bits of t: round(x) + 127, the exponent field
-    return v16_select(v16_ge(v16_set(-0x1.f80002p6f), x), v16_set(0), v16_mul(p, power)); // the float below -126
+    return v16_select(v16_ge(v16_set(-0x1.f80002p6f), x), v16_set(0),
+                      v16_mul(p, power)); // the float below -126
 }
 
 #endif // RDI_ATTN_LANES_EXP2_H
