@@ -50,8 +50,7 @@ static rd_status arguments(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **ou
         rdi_jinja_token name = *t;
         rdi_jinja_node *value = NULL;
         RDI_TRY(rdi_jinja_expression(j, t, &value));
-        if (!value) return rdi_fail(RD_E_INTERNAL, "chat template: an expression without a node");
-        if (is_op(t, "=") && value->kind == RDI_NODE_NAME) {
+        if (is_op(t, "=") && value && value->kind == RDI_NODE_NAME) {
             RDI_TRY(next(j, t));
             RDI_TRY(rdi_jinja_expression(j, t, &value));
             rdi_jinja_node *named;
@@ -61,6 +60,7 @@ static rd_status arguments(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **ou
             named->a = value;
             value = named;
         }
+        if (!value) return rdi_fail(RD_E_INTERNAL, "chat template: an argument without a node");
         *link = value;
         link = &value->next;
         if (is_op(t, ","))
