@@ -19,8 +19,12 @@ static const struct {
     {"avx512", RDI_ISA_AVX2 | RDI_ISA_AVX512},
 };
 
-rdi_backend rdi_device_backend(const rd_device *device) { return device->backend; }
-uint32_t rdi_device_isa(const rd_device *device) { return device->isa; }
+rdi_backend rdi_device_backend(const rd_device *device) {
+    return device->backend;
+}
+uint32_t rdi_device_isa(const rd_device *device) {
+    return device->isa;
+}
 
 static rd_status unknown_device(const char *name) {
     char known[256] = "cpu cpu:ref cpu:avx2 cpu:avx512";
@@ -92,8 +96,11 @@ static rd_status open_cpu(const char *name, rd_device **out) {
 #else
     const char *arch = "portable";
 #endif
-    device->info = (rd_device_info){.struct_size = sizeof device->info, .name = device->name, .backend = "cpu",
-                                    .arch = arch, .isa = RDI_ISA_TEXT(device->isa)};
+    device->info = (rd_device_info){.struct_size = sizeof device->info,
+                                    .name = device->name,
+                                    .backend = "cpu",
+                                    .arch = arch,
+                                    .isa = RDI_ISA_TEXT(device->isa)};
     probe(device);
     *out = device;
     return RD_OK;
@@ -115,16 +122,20 @@ rd_status rd_device_open(const char *name, rd_device **out) {
     return unknown_device(name);
 }
 
-void rd_device_close(rd_device *device) { rdi_free(device); }
+void rd_device_close(rd_device *device) {
+    rdi_free(device);
+}
 
 void rd_device_set_log(rd_device *device, rd_log_fn log, void *log_state) {
     if (device) device->log = (rdi_log){log, log_state};
 }
 
 rd_status rd_device_get_info(const rd_device *device, rd_device_info *info) {
-    if (!device || !info) return rdi_fail(RD_E_INVALID, "rd_device_get_info: %s=NULL", device ? "info" : "device");
+    if (!device || !info)
+        return rdi_fail(RD_E_INVALID, "rd_device_get_info: %s=NULL", device ? "info" : "device");
     if (info->struct_size < sizeof *info)
-        return rdi_fail(RD_E_INVALID, "rd_device_get_info: struct_size=%u, needs %zu", info->struct_size, sizeof *info);
+        return rdi_fail(RD_E_INVALID, "rd_device_get_info: struct_size=%u, needs %zu", info->struct_size,
+                        sizeof *info);
     uint32_t size = info->struct_size;
     *info = device->info;
     info->struct_size = size;
