@@ -54,7 +54,7 @@ rd_status rdi_dtype_parse(const char *field, const char *text, rd_dtype *out) {
     if (!text) return rdi_fail(RD_E_INVALID, "%s not given, needs one of: " KNOWN, field);
     const char *name = !strncmp(text, "torch.", 6) ? text + 6 : text;
     for (size_t i = 0; i < RDI_COUNT(aliases); i++) {
-        if (strcmp(name, aliases[i].name)) continue;
+        if (strcmp(name, aliases[i].name) != 0) continue;
         *out = aliases[i].dtype;
         return RD_OK;
     }

@@ -117,7 +117,7 @@ rd_status cli_run_explain(int argc, char **argv) {
 static rd_status take_interval(char **items, int *count, const char *interval_key, int64_t *lo, int64_t *hi) {
     for (int i = 0; i < *count; i++) {
         size_t bytes = strlen(interval_key);
-        if (strncmp(items[i], interval_key, bytes) || items[i][bytes] != '=') continue;
+        if (strncmp(items[i], interval_key, bytes) != 0 || items[i][bytes] != '=') continue;
         char *end, *text = items[i] + bytes + 1;
         errno = 0;
         *lo = strtoll(text, &end, 10);

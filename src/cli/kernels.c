@@ -56,7 +56,7 @@ rd_status cli_run_kernels(int argc, char **argv) {
     cJSON *list = json ? cJSON_CreateArray() : NULL;
     const rd_kernel_info *kernel;
     for (int32_t i = 0; (kernel = rd_kernel_at(i)) != NULL; i++) {
-        if (op && strcmp(op, kernel->op)) continue;
+        if (op && strcmp(op, kernel->op) != 0) continue;
         if (json)
             cJSON_AddItemToArray(list, kernel_json(kernel));
         else

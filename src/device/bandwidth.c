@@ -77,7 +77,8 @@ static rd_status measure(const rd_device *device, int32_t threads, double *gbs) 
             double seconds = now_seconds() - start;
             if (seconds < best) best = seconds;
         }
-        *gbs = (double)(bytes / threads / 4096 * 4096 * threads) / best / 1e9;
+        int64_t read_bytes = bytes / threads / 4096 * 4096 * threads;
+        *gbs = (double)read_bytes / best / 1e9;
     }
     rdi_free(data);
     rdi_free(job);

@@ -38,7 +38,7 @@ static rd_status unknown_device(const char *name) {
 // mask: the bits that the cap word keeps. RD_E_NO_DEVICE when the word is unknown.
 static bool cap_mask(const char *word, uint32_t *mask) {
     for (size_t i = 0; i < RDI_COUNT(caps); i++) {
-        if (strcmp(word, caps[i].word)) continue;
+        if (strcmp(word, caps[i].word) != 0) continue;
         *mask = caps[i].keep;
         return true;
     }
@@ -112,7 +112,7 @@ rd_status rd_device_open(const char *name, rd_device **out) {
     if (!name) name = "cpu";
     if (!strcmp(name, "cpu") || !strncmp(name, "cpu:", 4)) return open_cpu(name, out);
     for (int32_t i = 0; rdi_fixture_at(i); i++) {
-        if (strcmp(name, rdi_fixture_at(i)->info.name)) continue;
+        if (strcmp(name, rdi_fixture_at(i)->info.name) != 0) continue;
         rd_device *device = rdi_alloc(sizeof *device);
         if (!device) return RD_E_NOMEM;
         *device = *rdi_fixture_at(i);

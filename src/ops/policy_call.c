@@ -37,7 +37,7 @@ rd_status rdi_call_int(const rdi_policy_call *call, const char *key, int64_t lea
 }
 
 rd_status rdi_call_flag(const rdi_policy_call *call, const char *key, bool *out) {
-    int64_t value;
+    int64_t value = 0;
     RDI_TRY(rdi_call_int(call, key, 0, &value));
     if (value > 1)
         return rdi_fail(RD_E_INVALID, "%s: %s=%lld, needs 0 or 1", call->info->name, key, (long long)value);

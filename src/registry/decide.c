@@ -47,7 +47,7 @@ void rdi_decide(rdi_table table, const rd_device *device, const rdi_query *query
     for (int pass = 0; pass < 2; pass++) {
         for (int32_t i = 0; i < table.count && out->count < RDI_OP_ROWS; i++) {
             const rdi_row *row = &table.rows[i];
-            if (row->backend != rdi_device_backend(device) || strcmp(row->info.op, query->op->info.name))
+            if (row->backend != rdi_device_backend(device) || strcmp(row->info.op, query->op->info.name) != 0)
                 continue;
             bool preferred = has_trait(row->info.name, preference->trait);
             if (preferred != (pass == 0)) continue;
@@ -139,7 +139,7 @@ int32_t rdi_decide_cuts(rdi_table table, const rd_device *device, const rdi_quer
     int32_t count = 0;
     for (int32_t i = 0; i < table.count; i++) {
         const rdi_row *row = &table.rows[i];
-        if (row->backend != rdi_device_backend(device) || strcmp(row->info.op, query->op->info.name))
+        if (row->backend != rdi_device_backend(device) || strcmp(row->info.op, query->op->info.name) != 0)
             continue;
         for (int32_t j = 0; j < row->info.constraint_count; j++) {
             const rd_constraint *constraint = &row->info.constraints[j];

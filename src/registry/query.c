@@ -134,7 +134,7 @@ bool rdi_query_int(const rdi_query *query, const char *key, int64_t *out) {
 }
 
 void rdi_query_bind(rdi_query *query, const char *key, int64_t value) {
-    if (!query->count || strcmp(query->answers[0].key->name, key)) {
+    if (!query->count || strcmp(query->answers[0].key->name, key) != 0) {
         memmove(query->answers + 1, query->answers, (size_t)query->count * sizeof query->answers[0]);
         query->count++;
         query->answers[0] = (rdi_answer){.key = find_key(query->op, key)};

@@ -68,7 +68,7 @@ static rd_status record_locked(rdi_selections *selections, const char *op, const
     uint64_t hash = hash_text(identity);
     for (int32_t i = 0; i < selections->count; i++) {
         rdi_selection *entry = selections->entries[i];
-        if (entry->hash != hash || strcmp(entry->identity, identity)) continue;
+        if (entry->hash != hash || strcmp(entry->identity, identity) != 0) continue;
         entry->shown.asked++;
         return RD_OK;
     }
