@@ -13,33 +13,59 @@ struct rdi_par {
     rd_parallel_for_fn host;
     void *host_state;
     pthreadpool_t pool;
+    cpu_set_t worker_cpus; // of our own pool; empty when nothing is pinned
     pthread_mutex_t lock;
 };
 
 static _Thread_local bool inside_body;
 
 // The pool's threads spin between the kernels of a step. Two spinning threads on one CPU wait a scheduler slice for each
-// other at every join, and the kernel may leave them there for long: seen on Linux 6.18 as 10 tok/s where pinned threads
-// give 300. So each worker is tied to a CPU of its own. The caller's thread is the caller's affair, so it stays free (the
-// scheduler moves it to the CPU that is left), and a host's pool is the host's.
-static void pin_body(void *context, size_t worker) {
-    if (worker == 0) return; // the caller
-    const cpu_set_t *allowed = context;
-    int wanted = (int)worker % CPU_COUNT(allowed);
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (!CPU_ISSET(cpu, allowed) || wanted-- > 0) continue;
-        cpu_set_t one;
-        CPU_ZERO(&one);
-        CPU_SET(cpu, &one);
-        (void)pthread_setaffinity_np(pthread_self(), sizeof one, &one); // a refusal costs speed, nothing else
-        return;
-    }
+// other at every join, and the kernel may leave them there for seconds: seen on Linux 6.18 (2 cores) as 10 tok/s where
+// separated threads give 300. So each worker is tied to a CPU of its own; the caller's thread keeps its affinity and is
+// only moved off a worker's CPU when it is found there. A host's pool is the host's affair.
+typedef struct pin_state {
+    cpu_set_t allowed, taken;
+    pthread_t caller;
+    pthread_mutex_t lock;
+    pthread_barrier_t all_here; // each task holds its thread, so that no thread steals another's and all are reached
+} pin_state;
+
+// The caller keeps the first allowed CPU free for itself; worker i of the pool gets the (i+1)-th.
+static void pin_body(void *context, size_t task) {
+    (void)task;
+    pin_state *pin = context;
+    pthread_barrier_wait(&pin->all_here);
+    if (pthread_equal(pthread_self(), pin->caller)) return;
+    pthread_mutex_lock(&pin->lock);
+    int rank = CPU_COUNT(&pin->taken) + 1, cpu = 0;
+    for (; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &pin->allowed) && rank-- == 0) break;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    CPU_SET(cpu, &pin->taken);
+    (void)pthread_setaffinity_np(pthread_self(), sizeof one, &one); // a refusal costs speed, nothing else
+    pthread_mutex_unlock(&pin->lock);
 }
 
 static void pin_workers(rdi_par *par) {
-    cpu_set_t allowed;
-    if (sched_getaffinity(0, sizeof allowed, &allowed) || CPU_COUNT(&allowed) < par->threads) return;
-    pthreadpool_parallelize_1d(par->pool, pin_body, &allowed, (size_t)par->threads, 0);
+    pin_state pin = {.caller = pthread_self(), .lock = PTHREAD_MUTEX_INITIALIZER};
+    if (sched_getaffinity(0, sizeof pin.allowed, &pin.allowed) || CPU_COUNT(&pin.allowed) < par->threads) return;
+    if (pthread_barrier_init(&pin.all_here, NULL, (unsigned)par->threads)) return;
+    pthreadpool_parallelize_1d(par->pool, pin_body, &pin, (size_t)par->threads, 0);
+    pthread_barrier_destroy(&pin.all_here);
+    par->worker_cpus = pin.taken;
+}
+
+static void leave_worker_cpu(const rdi_par *par) {
+    int cpu = sched_getcpu();
+    if (cpu < 0 || cpu >= CPU_SETSIZE || !CPU_ISSET(cpu, &par->worker_cpus)) return;
+    cpu_set_t own, elsewhere;
+    if (sched_getaffinity(0, sizeof own, &own)) return;
+    CPU_AND(&elsewhere, &own, &par->worker_cpus);
+    CPU_XOR(&elsewhere, &own, &elsewhere);
+    if (!CPU_COUNT(&elsewhere) || sched_setaffinity(0, sizeof elsewhere, &elsewhere)) return;
+    (void)sched_setaffinity(0, sizeof own, &own);
 }
 
 rd_status rdi_par_create(int32_t threads, rd_parallel_for_fn fn, void *state, rdi_par **out) {
@@ -100,6 +126,7 @@ void rdi_par_run(rdi_par *par, int32_t max_workers, rdi_par_body body, void *arg
         return;
     }
     pthread_mutex_lock(&par->lock);
+    leave_worker_cpu(par);
     pthreadpool_parallelize_1d(par->pool, pool_body, &run, (size_t)workers, 0);
     pthread_mutex_unlock(&par->lock);
 }

@@ -291,16 +291,15 @@ rd_status rdi_engine_load_weights(rd_engine *engine, rd_progress_fn progress, vo
     RDI_TRY(rd_model_get_info(engine->model, &info));
     const int32_t threads = rd_ctx_threads(engine->ctx);
     loader load = {.engine = engine,
+                   .par = rdi_ctx_par(engine->ctx),
                    .widest = widest_row(engine),
                    .progress = progress,
                    .progress_state = progress_state,
                    .total_bytes = info.weight_bytes};
-    RDI_TRY(rdi_par_create(threads, NULL, NULL, &load.par));
     load.slice = rdi_alloc((size_t)(SLICE_ROWS * load.widest) * sizeof *load.slice);
     load.strips = rdi_alloc((size_t)(threads * load.widest) * sizeof *load.strips);
     rd_status status = load.slice && load.strips ? load_all(&load) : RD_E_NOMEM;
     rdi_free(load.strips);
     rdi_free(load.slice);
-    rdi_par_free(load.par);
     return status;
 }
