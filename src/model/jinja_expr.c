@@ -48,9 +48,9 @@ static rd_status arguments(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **ou
     rdi_jinja_node **link = out;
     while (!is_op(t, ")")) {
         rdi_jinja_token name = *t;
-        rdi_jinja_node *value;
+        rdi_jinja_node *value = NULL;
         RDI_TRY(rdi_jinja_expression(j, t, &value));
-        if (is_op(t, "=") && value->kind == RDI_NODE_NAME) {
+        if (is_op(t, "=") && value && value->kind == RDI_NODE_NAME) {
             RDI_TRY(next(j, t));
             RDI_TRY(rdi_jinja_expression(j, t, &value));
             rdi_jinja_node *named;
@@ -60,6 +60,7 @@ static rd_status arguments(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **ou
             named->a = value;
             value = named;
         }
+        if (!value) return rdi_fail(RD_E_INTERNAL, "chat template: an argument without a node");
         *link = value;
         link = &value->next;
         if (is_op(t, ","))
@@ -191,7 +192,7 @@ static rd_status postfix(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **out)
 static rd_status unary(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **out) {
     if (!is_op(t, "-")) return postfix(j, t, out);
     RDI_TRY(next(j, t));
-    rdi_jinja_node *of;
+    rdi_jinja_node *of = NULL;
     RDI_TRY(postfix(j, t, &of));
     RDI_TRY(rdi_jinja_node_new(j, RDI_NODE_NEGATE, j->at, out));
     (*out)->a = of;
@@ -206,7 +207,7 @@ static rd_status modulo(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **out) 
             if (is_op(t, refused[i]))
                 return rdi_jinja_fail(j, rdi_jinja_line(j, j->at), "operator %s", refused[i]);
         if (!is_op(t, "%")) return RD_OK;
-        rdi_jinja_node *right, *left = *out;
+        rdi_jinja_node *right = NULL, *left = *out;
         RDI_TRY(next(j, t));
         RDI_TRY(unary(j, t, &right));
         RDI_TRY(binary(j, RDI_OP_MOD, left, right, out));
@@ -216,7 +217,7 @@ static rd_status modulo(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **out) 
 static rd_status concat(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **out) {
     RDI_TRY(modulo(j, t, out));
     while (is_op(t, "~")) {
-        rdi_jinja_node *right, *left = *out;
+        rdi_jinja_node *right = NULL, *left = *out;
         RDI_TRY(next(j, t));
         RDI_TRY(modulo(j, t, &right));
         RDI_TRY(binary(j, RDI_OP_CONCAT, left, right, out));
@@ -228,7 +229,7 @@ static rd_status sum(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **out) {
     RDI_TRY(concat(j, t, out));
     while (is_op(t, "+") || is_op(t, "-")) {
         rdi_jinja_op op = is_op(t, "+") ? RDI_OP_ADD : RDI_OP_SUB;
-        rdi_jinja_node *right, *left = *out;
+        rdi_jinja_node *right = NULL, *left = *out;
         RDI_TRY(next(j, t));
         RDI_TRY(concat(j, t, &right));
         RDI_TRY(binary(j, op, left, right, out));
@@ -276,7 +277,7 @@ static rd_status comparison(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **o
         }
         if (!comparison_op(t, &op)) return RD_OK;
         if (compared++) return rdi_jinja_fail(j, rdi_jinja_line(j, j->at), "a chained comparison");
-        rdi_jinja_node *right, *left = *out;
+        rdi_jinja_node *right = NULL, *left = *out;
         RDI_TRY(next(j, t));
         RDI_TRY(sum(j, t, &right));
         RDI_TRY(binary(j, negated ? RDI_OP_NOT_IN : op, left, right, out));
@@ -299,7 +300,7 @@ static rd_status inverted(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **out
 static rd_status conjunction(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **out) {
     RDI_TRY(inverted(j, t, out));
     while (is_word(t, "and")) {
-        rdi_jinja_node *right, *left = *out;
+        rdi_jinja_node *right = NULL, *left = *out;
         RDI_TRY(next(j, t));
         RDI_TRY(inverted(j, t, &right));
         RDI_TRY(binary(j, RDI_OP_AND, left, right, out));
@@ -310,7 +311,7 @@ static rd_status conjunction(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **
 static rd_status disjunction(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **out) {
     RDI_TRY(conjunction(j, t, out));
     while (is_word(t, "or")) {
-        rdi_jinja_node *right, *left = *out;
+        rdi_jinja_node *right = NULL, *left = *out;
         RDI_TRY(next(j, t));
         RDI_TRY(conjunction(j, t, &right));
         RDI_TRY(binary(j, RDI_OP_OR, left, right, out));

@@ -124,7 +124,7 @@ static rd_status added_id(const rdi_json *token, int64_t *id) {
 
 // Ids may have holes, but a number far beyond the count is a lie that would only cost memory.
 static rd_status count_tokens(const rdi_json *vocab, const rdi_json *added, int64_t *out) {
-    int64_t last = -1, given = vocab->count + (added ? added->count : 0), id;
+    int64_t last = -1, given = vocab->count + (added ? added->count : 0), id = 0;
     for (const rdi_json *at = vocab->first; at; at = at->next) {
         if (at->kind != RDI_JSON_INT || at->integer < 0)
             return rdi_fail(RD_E_FORMAT, "model: vocab[\"%.*s\"] is no token id",
@@ -144,8 +144,8 @@ static rd_status count_tokens(const rdi_json *vocab, const rdi_json *added, int6
 
 static rd_status read_added(rd_tokenizer *t, const rdi_json *added) {
     for (const rdi_json *at = added ? added->first : NULL; at; at = at->next) {
-        int64_t id;
-        bool special, single_word;
+        int64_t id = 0;
+        bool special = false, single_word = false;
         const rdi_json *content = rdi_json_get(at, "content");
         RDI_TRY(added_id(at, &id));
         if (!content || content->kind != RDI_JSON_STRING)

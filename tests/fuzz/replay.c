@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 enum { MAX_BYTES = 1 << 20, PREFIX_BYTES = 1024 };
 
 static void feed(const uint8_t *data, size_t bytes) {
-    uint8_t *exact = malloc(bytes ? bytes : 1); // its own block: reads past the end are seen by ASan
+    uint8_t *exact = calloc(1, bytes ? bytes : 1); // its own block: reads past the end are seen by ASan
     if (!exact) exit(1);
     if (bytes) memcpy(exact, data, bytes);
     LLVMFuzzerTestOneInput(exact, bytes);

@@ -30,8 +30,8 @@ typedef struct tiny_tensor {
     char name[96];
     int rows, cols; // rows 0: a vector
     int fp8;
-    double *value;  // as stored, dequantised
-    uint8_t *code;  // e4m3
+    double *value; // as stored, dequantised
+    uint8_t *code; // e4m3
     uint16_t *bf16;
     float *scale;
 } tiny_tensor;
@@ -58,7 +58,8 @@ static double tiny_normal(tiny_model *m) {
     return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
 }
 
-static tiny_tensor *tiny_add(tiny_model *m, const char *name, int rows, int cols, int fp8, double mean, double spread) {
+static tiny_tensor *tiny_add(tiny_model *m, const char *name, int rows, int cols, int fp8, double mean,
+                             double spread) {
     tiny_tensor *t = &m->tensor[m->count++];
     assert(m->count <= 64);
     snprintf(t->name, sizeof t->name, "%s", name);
@@ -133,14 +134,17 @@ static void tiny_write_config(const tiny_model *m) {
     snprintf(path, sizeof path, "%s/config.json", m->folder);
     FILE *f = fopen(path, "w");
     const tiny_spec *s = &m->spec;
-    fprintf(f,
-            "{\"architectures\": [\"%s\"], \"model_type\": \"%s\", \"num_hidden_layers\": %d, \"hidden_size\": %d,\n"
-            "\"intermediate_size\": %d, \"num_attention_heads\": %d, \"num_key_value_heads\": %d, \"head_dim\": %d,\n"
-            "\"vocab_size\": %d, \"max_position_embeddings\": %d, \"rms_norm_eps\": 1e-5, \"rope_theta\": %.1f,\n"
-            "\"tie_word_embeddings\": %s, \"hidden_act\": \"silu\", \"torch_dtype\": \"bfloat16\"",
-            s->architecture, strcmp(s->architecture, "Qwen3ForCausalLM") ? "llama" : "qwen3", s->layers, s->hidden,
-            s->intermediate, s->q_heads, s->kv_heads, s->head_dim, s->vocab, s->context, s->rope_theta,
-            s->tied ? "true" : "false");
+    fprintf(
+        f,
+        "{\"architectures\": [\"%s\"], \"model_type\": \"%s\", \"num_hidden_layers\": %d, \"hidden_size\": "
+        "%d,\n"
+        "\"intermediate_size\": %d, \"num_attention_heads\": %d, \"num_key_value_heads\": %d, \"head_dim\": "
+        "%d,\n"
+        "\"vocab_size\": %d, \"max_position_embeddings\": %d, \"rms_norm_eps\": 1e-5, \"rope_theta\": %.1f,\n"
+        "\"tie_word_embeddings\": %s, \"hidden_act\": \"silu\", \"torch_dtype\": \"bfloat16\"",
+        s->architecture, strcmp(s->architecture, "Qwen3ForCausalLM") ? "llama" : "qwen3", s->layers,
+        s->hidden, s->intermediate, s->q_heads, s->kv_heads, s->head_dim, s->vocab, s->context, s->rope_theta,
+        s->tied ? "true" : "false");
     if (s->fp8)
         fprintf(f, ",\n\"quantization_config\": {\"quant_method\": \"fp8\", \"fmt\": \"e4m3\", "
                    "\"activation_scheme\": \"dynamic\", \"weight_block_size\": [128, 128]}");
@@ -157,13 +161,15 @@ static void tiny_write_weights(const tiny_model *m) {
         const tiny_tensor *t = &m->tensor[i];
         const int n = t->rows ? t->rows : 1, nb = (n + 127) / 128, kb = (t->cols + 127) / 128;
         const size_t bytes = (size_t)n * (size_t)t->cols * (t->fp8 ? 1 : 2);
-        TINY_PUT("%s\"%s\": {\"dtype\": \"%s\", \"shape\": [", i ? ", " : "", t->name, t->fp8 ? "F8_E4M3" : "BF16");
+        TINY_PUT("%s\"%s\": {\"dtype\": \"%s\", \"shape\": [", i ? ", " : "", t->name,
+                 t->fp8 ? "F8_E4M3" : "BF16");
         if (t->rows) TINY_PUT("%d, ", t->rows);
         TINY_PUT("%d], \"data_offsets\": [%zu, %zu]}", t->cols, offset, offset + bytes);
         offset += bytes;
         if (!t->fp8) continue;
-        TINY_PUT(", \"%s_scale_inv\": {\"dtype\": \"F32\", \"shape\": [%d, %d], \"data_offsets\": [%zu, %zu]}", t->name,
-                 nb, kb, offset, offset + 4 * (size_t)(nb * kb));
+        TINY_PUT(
+            ", \"%s_scale_inv\": {\"dtype\": \"F32\", \"shape\": [%d, %d], \"data_offsets\": [%zu, %zu]}",
+            t->name, nb, kb, offset, offset + 4 * (size_t)(nb * kb));
         offset += 4 * (size_t)(nb * kb);
     }
     TINY_PUT("}");
@@ -194,7 +200,8 @@ static void tiny_make(tiny_model *m, const tiny_spec *spec, uint64_t seed) {
     tiny_add(m, "model.embed_tokens.weight", spec->vocab, spec->hidden, 0, 0, 1);
     for (int i = 0; i < spec->layers; i++) tiny_layer(m, i);
     tiny_add(m, "model.norm.weight", 0, spec->hidden, 0, 1, 0.1);
-    if (!spec->tied) tiny_add(m, "lm_head.weight", spec->vocab, spec->hidden, spec->fp8, 0, 1.5 / sqrt(spec->hidden));
+    if (!spec->tied)
+        tiny_add(m, "lm_head.weight", spec->vocab, spec->hidden, spec->fp8, 0, 1.5 / sqrt(spec->hidden));
     tiny_write_config(m);
     tiny_write_weights(m);
 }
@@ -241,7 +248,8 @@ static void tiny_rope(double *head, int dim, int position, double theta) {
 
 static double tiny_round_kv(double x, const float *scale, int head) {
     if (!scale) return (double)rdi_f32_from_bf16(rdi_bf16_from_f32((float)x));
-    return (double)rdi_f32_from_e4m3(rdi_e4m3_from_f32((float)(x / (double)scale[head]))) * (double)scale[head];
+    return (double)rdi_f32_from_e4m3(rdi_e4m3_from_f32((float)(x / (double)scale[head]))) *
+           (double)scale[head];
 }
 
 // x as W8A8 sees it: codes of 128 with scale max(amax / 448, 1 / (448 * 512)).
@@ -277,7 +285,8 @@ static void tiny_attention(const tiny_run *run, int layer, int position, const d
         const int kvh = h / (s->q_heads / s->kv_heads);
         double top = -1e300, sum = 0;
         for (int t = 0; t <= position; t++) {
-            const double *key = run->k + ((size_t)layer * (size_t)run->tokens + (size_t)t) * (size_t)kv + kvh * s->head_dim;
+            const double *key =
+                run->k + ((size_t)layer * (size_t)run->tokens + (size_t)t) * (size_t)kv + kvh * s->head_dim;
             p[t] = 0;
             for (int d = 0; d < s->head_dim; d++) p[t] += q[h * s->head_dim + d] * key[d];
             p[t] /= sqrt(s->head_dim);
@@ -288,7 +297,8 @@ static void tiny_attention(const tiny_run *run, int layer, int position, const d
             double value = 0;
             for (int t = 0; t <= position; t++)
                 value += p[t] / sum *
-                         run->v[((size_t)layer * (size_t)run->tokens + (size_t)t) * (size_t)kv + (size_t)(kvh * s->head_dim + d)];
+                         run->v[((size_t)layer * (size_t)run->tokens + (size_t)t) * (size_t)kv +
+                                (size_t)(kvh * s->head_dim + d)];
             out[h * s->head_dim + d] = value;
         }
     }
@@ -299,7 +309,8 @@ static void tiny_attention_block(tiny_run *run, int layer, int position, double 
     const tiny_model *m = run->m;
     const tiny_spec *s = &m->spec;
     const int q_dim = s->q_heads * s->head_dim, kv = s->kv_heads * s->head_dim, dim = s->head_dim;
-    double *y = malloc(sizeof(double) * (size_t)(2 * s->hidden + 2 * q_dim)), *q = y + s->hidden, *o = q + q_dim;
+    double *y = malloc(sizeof(double) * (size_t)(2 * s->hidden + 2 * q_dim)), *q = y + s->hidden,
+           *o = q + q_dim;
     double *delta = o + q_dim;
     const size_t at = ((size_t)layer * (size_t)run->tokens + (size_t)position) * (size_t)kv;
     double *k = run->k + at, *v = run->v + at;
@@ -331,7 +342,8 @@ static void tiny_attention_block(tiny_run *run, int layer, int position, double 
 static void tiny_mlp_block(const tiny_model *m, int layer, double *x) {
     const tiny_spec *s = &m->spec;
     const int width = s->intermediate;
-    double *y = malloc(sizeof(double) * (size_t)(2 * s->hidden + 2 * width)), *gate = y + s->hidden, *up = gate + width;
+    double *y = malloc(sizeof(double) * (size_t)(2 * s->hidden + 2 * width)), *gate = y + s->hidden,
+           *up = gate + width;
     double *delta = up + width;
     tiny_rmsnorm(x, tiny_weight(m, layer, "post_attention_layernorm"), s->hidden, y);
     tiny_quantise(m, y, s->hidden);
@@ -358,7 +370,8 @@ static inline void tiny_forward(const tiny_model *m, const int32_t *ids, int cou
             tiny_mlp_block(m, layer, x);
         }
         tiny_rmsnorm(x, tiny_get(m, "model.norm.weight"), s->hidden, y);
-        tiny_matmul(s->tied ? embed : tiny_get(m, "lm_head.weight"), s->vocab, s->hidden, y, logits + (size_t)t * (size_t)s->vocab);
+        tiny_matmul(s->tied ? embed : tiny_get(m, "lm_head.weight"), s->vocab, s->hidden, y,
+                    logits + (size_t)t * (size_t)s->vocab);
     }
     free(run.k);
     free(run.v);
