@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fork-join over pthreadpool, the host's parallel_for, or the calling thread.
+// Fork-join over our own team of threads, the host's parallel_for, or the calling thread.
 #ifndef RDI_PAR_H
 #define RDI_PAR_H
 
@@ -11,7 +11,7 @@
 
 typedef struct rdi_par rdi_par;
 
-// threads >= 1. With fn == NULL our own pool (pthreadpool) is made; a pool of one thread runs on the caller.
+// threads >= 1. With fn == NULL our own team is made; a pool of one thread runs on the caller.
 rd_status rdi_par_create(int32_t threads, rd_parallel_for_fn fn, void *state, rdi_par **out);
 void rdi_par_free(rdi_par *par);
 int32_t rdi_par_threads(const rdi_par *par); // par == NULL counts as 1

@@ -13,7 +13,7 @@
 #include <pthread.h>
 
 enum {
-    RDI_BLOCK_TOKENS = 64, // of the KV cache: 4 KiB of fp8 keys a head of 64, a page that streams well
+    RDI_BLOCK_TOKENS = 64, // of the KV cache: 4 KiB of fp8 keys for a head of 64; other sizes have not been timed
     RDI_DEFAULT_BATCH_ROWS = 512,
     RDI_MAX_LINEAR_PLANS = 16, // distinct (op, n, k) of one model: 4 to 8 in practice
     RDI_MAX_PARTS = 3

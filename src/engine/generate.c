@@ -43,7 +43,8 @@ static rd_status hand_out(const rd_tokenizer *tokenizer, const rd_generate_optio
     if (!options->on_token) return RD_OK;
     const char *bytes = "";
     size_t byte_count = 0;
-    if (tokenizer) RDI_TRY(rd_token_bytes(tokenizer, id, 0, &bytes, &byte_count));
+    // A vocabulary may be padded beyond the tokenizer's: such an id has no text.
+    if (tokenizer && id < rd_tokenizer_vocab(tokenizer)) RDI_TRY(rd_token_bytes(tokenizer, id, 0, &bytes, &byte_count));
     if (options->on_token(options->on_token_state, id, bytes, byte_count))
         return rdi_fail(RD_E_CANCELLED, "generate: stopped by on_token");
     return RD_OK;

@@ -43,26 +43,34 @@ static rd_status binary(rdi_jinja *j, rdi_jinja_op op, rdi_jinja_node *a, rdi_ji
     return RD_OK;
 }
 
-// Arguments up to ')'; the token after '(' is current. name=value keeps the name (namespace).
-static rd_status arguments(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **out) {
-    rdi_jinja_node **link = out;
+// One argument; name=value keeps the name (namespace).
+static rd_status argument(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **out) {
+    rdi_jinja_token name = *t;
+    RDI_TRY(rdi_jinja_expression(j, t, out));
+    if (!*out) return rdi_fail(RD_E_INTERNAL, "chat template: an argument without a node");
+    if (!is_op(t, "=") || (*out)->kind != RDI_NODE_NAME) return RD_OK;
+    RDI_TRY(next(j, t));
+    rdi_jinja_node *value = NULL;
+    RDI_TRY(rdi_jinja_expression(j, t, &value));
+    RDI_TRY(rdi_jinja_node_new(j, RDI_NODE_SET, j->at, out));
+    (*out)->text = name.text;
+    (*out)->bytes = name.bytes;
+    (*out)->a = value;
+    return RD_OK;
+}
+
+// Arguments up to ')'; the token after '(' is current.
+static rd_status arguments(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **first) {
+    rdi_jinja_node *last = NULL;
+    *first = NULL;
     while (!is_op(t, ")")) {
-        rdi_jinja_token name = *t;
         rdi_jinja_node *value = NULL;
-        RDI_TRY(rdi_jinja_expression(j, t, &value));
-        if (is_op(t, "=") && value && value->kind == RDI_NODE_NAME) {
-            RDI_TRY(next(j, t));
-            RDI_TRY(rdi_jinja_expression(j, t, &value));
-            rdi_jinja_node *named;
-            RDI_TRY(rdi_jinja_node_new(j, RDI_NODE_SET, j->at, &named));
-            named->text = name.text;
-            named->bytes = name.bytes;
-            named->a = value;
-            value = named;
-        }
-        if (!value) return rdi_fail(RD_E_INTERNAL, "chat template: an argument without a node");
-        *link = value;
-        link = &value->next;
+        RDI_TRY(argument(j, t, &value));
+        if (last)
+            last->next = value;
+        else
+            *first = value;
+        last = value;
         if (is_op(t, ","))
             RDI_TRY(next(j, t));
         else if (!is_op(t, ")"))
@@ -162,6 +170,34 @@ static rd_status named(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node_kind kin
     return next(j, t);
 }
 
+// name or name(arguments) after '|'.
+static rd_status filter(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node *of, rdi_jinja_node **out) {
+    rdi_jinja_token name = *t;
+    rdi_jinja_node *given = NULL;
+    if (t->type != RDI_TOK_NAME) return unexpected(j, t, "a name");
+    RDI_TRY(next(j, t));
+    if (is_op(t, "(")) {
+        RDI_TRY(next(j, t));
+        RDI_TRY(arguments(j, t, &given));
+    }
+    RDI_TRY(rdi_jinja_node_new(j, RDI_NODE_FILTER, j->at, out));
+    (*out)->text = name.text;
+    (*out)->bytes = name.bytes;
+    (*out)->a = of;
+    (*out)->b = given;
+    return RD_OK;
+}
+
+// (arguments) after `of`; '(' is consumed.
+static rd_status call(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node *of, rdi_jinja_node **out) {
+    rdi_jinja_node *given = NULL;
+    RDI_TRY(arguments(j, t, &given));
+    RDI_TRY(rdi_jinja_node_new(j, RDI_NODE_CALL, j->at, out));
+    (*out)->a = of;
+    (*out)->b = given;
+    return RD_OK;
+}
+
 static rd_status postfix(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **out) {
     RDI_TRY(primary(j, t, out));
     for (;;) {
@@ -174,15 +210,10 @@ static rd_status postfix(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **out)
             RDI_TRY(subscript(j, t, of, out));
         } else if (is_op(t, "(")) {
             RDI_TRY(next(j, t));
-            RDI_TRY(rdi_jinja_node_new(j, RDI_NODE_CALL, j->at, out));
-            (*out)->a = of;
-            RDI_TRY(arguments(j, t, &(*out)->b));
+            RDI_TRY(call(j, t, of, out));
         } else if (is_op(t, "|")) {
             RDI_TRY(next(j, t));
-            RDI_TRY(named(j, t, RDI_NODE_FILTER, of, out));
-            if (!is_op(t, "(")) continue;
-            RDI_TRY(next(j, t));
-            RDI_TRY(arguments(j, t, &(*out)->b));
+            RDI_TRY(filter(j, t, of, out));
         } else {
             return RD_OK;
         }
