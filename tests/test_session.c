@@ -77,22 +77,19 @@ static double distance(const rig *r, const tiny_model *m, const int32_t *ids, in
     return worst / sqrt(square / m->spec.vocab);
 }
 
-enum { LENGTHS = 6 };
-typedef struct distances {
-    double median, worst;
-} distances;
+// Where a number is rounded to bf16 or e4m3 on the way (cache, W8A8) and lies within an f32 sum's error of the edge between
+// two codes, the engine and the formulas fall to different sides and all that follows moves. Most short prompts meet no such
+// edge: of 40, at least 28 were exact in each of 300 random models. A wrong formula leaves none, so ten are asked for; every
+// prompt, long ones too, must be near (largest seen: 4.2e-3 with a bf16 cache, 0.074 with fp8, 0.38 with W8A8).
+enum { SHORT_PROMPTS = 40, SHORT_TOKENS = 3, LONGEST = 90 };
 
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static distances run_against_formulas(const tiny_spec *spec, rig_options o) {
-    static const int lengths[LENGTHS] = {1, 2, 17, 64, 65, 90};
+static void check_formulas(const tiny_spec *spec, rig_options o, double near) {
+    static const int lengths[] = {1, 17, 64, 65, LONGEST};
     tiny_model m;
     rig r;
-    int32_t ids[90];
-    double seen[LENGTHS];
+    int32_t ids[LONGEST];
+    double worst = 0;
+    int exact = 0;
     tiny_make(&m, spec, ++seed);
     m.w8a8 = o.w8a8;
     rig_open(&r, &m, o);
@@ -100,40 +97,32 @@ static distances run_against_formulas(const tiny_spec *spec, rig_options o) {
         m.k_scale[i] = r.engine->layer[i].k_scale.data;
         m.v_scale[i] = r.engine->layer[i].v_scale.data;
     }
-    random_ids(&m, ids, 90);
-    for (size_t i = 0; i < LENGTHS; i++) {
-        ok(rd_session_sync(r.session, ids, lengths[i], NULL, NULL));
-        seen[i] = distance(&r, &m, ids, lengths[i]);
+    for (int i = 0; i < SHORT_PROMPTS; i++) {
+        random_ids(&m, ids, SHORT_TOKENS);
+        ok(rd_session_sync(r.session, ids, SHORT_TOKENS, NULL, NULL));
+        const double far = distance(&r, &m, ids, SHORT_TOKENS);
+        exact += far <= 2e-5;
+        worst = fmax(worst, far);
     }
-    qsort(seen, LENGTHS, sizeof *seen, by_value);
-    print_message("%s hidden %d, kv %s%s: distance %.1e, worst %.1e\n", spec->architecture, spec->hidden,
-                  rd_dtype_name(o.kv ? o.kv : RD_DTYPE_BF16), o.w8a8 ? ", w8a8" : "", seen[LENGTHS / 2],
-                  seen[LENGTHS - 1]);
+    random_ids(&m, ids, LONGEST);
+    for (size_t i = 0; i < RDI_COUNT(lengths); i++) {
+        ok(rd_session_sync(r.session, ids, lengths[i], NULL, NULL));
+        worst = fmax(worst, distance(&r, &m, ids, lengths[i]));
+    }
+    print_message("%s hidden %d, kv %s%s: %d of %d exact, worst distance %.1e\n", spec->architecture, spec->hidden,
+                  rd_dtype_name(o.kv ? o.kv : RD_DTYPE_BF16), o.w8a8 ? ", w8a8" : "", exact, SHORT_PROMPTS, worst);
     rig_close(&r);
     tiny_free(&m);
-    return (distances){seen[LENGTHS / 2], seen[LENGTHS - 1]};
-}
-
-// The engine adds in f32, the formulas in double: sums of at most 256 terms through 2 or 3 layers stay within 1e-4. But
-// where a number is rounded to bf16 or e4m3 on the way (cache, W8A8), one that lies that near to an edge falls to the other
-// side, and all that follows moves: such a run says nothing about the formula but that it is near. So the median over
-// lengths must be exact for one of three models, and every run near.
-static void check_formulas(const tiny_spec *spec, rig_options o, double near) {
-    double best = 1;
-    for (int model = 0; model < 3 && best > 1e-4; model++) {
-        const distances d = run_against_formulas(spec, o);
-        assert_true(d.worst < near);
-        best = fmin(best, d.median);
-    }
-    assert_true(best <= 1e-4);
+    assert_true(exact >= 10);
+    assert_true(worst < near);
 }
 
 static void test_session_logits_follow_the_formulas(void **state) {
     (void)state;
     const tiny_spec *specs[] = {&tiny_llama, &tiny_even, &tiny_qwen3, &tiny_bf16};
     for (size_t i = 0; i < RDI_COUNT(specs); i++) {
-        check_formulas(specs[i], (rig_options){.kv = RD_DTYPE_BF16}, 0.1);
-        check_formulas(specs[i], (rig_options){.kv = RD_DTYPE_E4M3}, 0.3);
+        check_formulas(specs[i], (rig_options){.kv = RD_DTYPE_BF16}, 0.02);
+        check_formulas(specs[i], (rig_options){.kv = RD_DTYPE_E4M3}, 0.2);
     }
 }
 
