@@ -8,6 +8,7 @@
 // The ticket holds (fork number, workers, next worker) in one word, so that a claim cannot mix two forks. body and arg are
 // read only after a claim, and the caller returns only when every claim is done: they cannot change under a reader.
 #include "base/team.h"
+#include "base/affinity.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -25,6 +26,7 @@ struct rdi_team {
     void *arg;
     int32_t helpers; // threads started
     pthread_t *thread;
+    rdi_affinity *affinity; // may be NULL
     pthread_mutex_t lock;
     pthread_cond_t wake;
 };
@@ -78,6 +80,7 @@ static void *help(void *state) {
 }
 
 void rdi_team_run(rdi_team *team, int32_t workers, rdi_par_body body, void *arg) {
+    rdi_affinity_step_aside(team->affinity);
     team->body = body;
     team->arg = arg;
     atomic_store_explicit(&team->done, 0, memory_order_relaxed);
@@ -102,9 +105,11 @@ void rdi_team_run(rdi_team *team, int32_t workers, rdi_par_body body, void *arg)
 static rd_status start(rdi_team *team, int32_t helpers) {
     team->thread = rdi_alloc((size_t)helpers * sizeof *team->thread);
     if (!team->thread) return RD_E_NOMEM;
+    team->affinity = rdi_affinity_create(helpers + 1);
     while (team->helpers < helpers) {
         if (pthread_create(&team->thread[team->helpers], NULL, help, team))
             return rdi_fail(RD_E_NOMEM, "could not start thread %d of %d", team->helpers + 1, helpers);
+        rdi_affinity_pin(team->affinity, team->thread[team->helpers], team->helpers);
         team->helpers++;
     }
     return RD_OK;
@@ -133,6 +138,7 @@ void rdi_team_free(rdi_team *team) {
     pthread_cond_broadcast(&team->wake);
     pthread_mutex_unlock(&team->lock);
     for (int32_t i = 0; i < team->helpers; i++) pthread_join(team->thread[i], NULL);
+    rdi_affinity_free(team->affinity);
     rdi_free(team->thread);
     pthread_cond_destroy(&team->wake);
     pthread_mutex_destroy(&team->lock);
