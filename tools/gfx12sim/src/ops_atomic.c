@@ -12,6 +12,20 @@ static u32 to_bf16(float x) {
 }
 static float min_num(float x, float y) { return x != x ? y : y != y ? x : x < y ? x : y < x ? y : gs_f32(gs_bits(x) | gs_bits(y)); }
 static float max_num(float x, float y) { return x != x ? y : y != y ? x : x > y ? x : y > x ? y : gs_f32(gs_bits(x) & gs_bits(y)); }
+// Doubles as their bits: NaN gives way to a number, and -0 counts as less than +0, as in the 32-bit forms.
+static u64 min_num64(u64 a, u64 b) {
+    double x = gs_f64(a), y = gs_f64(b);
+    return x != x ? b : y != y ? a : x < y ? a : y < x ? b : a | b;
+}
+static u64 max_num64(u64 a, u64 b) {
+    double x = gs_f64(a), y = gs_f64(b);
+    return x != x ? b : y != y ? a : x > y ? a : y > x ? b : a & b;
+}
+// Bits of two bf16 in the high half of f32. Of NaNs the first operand's stays: an addition the compiler may turn round.
+static u32 add_bf16(u32 a, u32 b) {
+    float x = gs_f32(a), y = gs_f32(b);
+    return to_bf16(x != x ? x : y != y ? y : x + y);
+}
 static i64 sext(u64 v, u32 bytes) { return bytes == 4 ? (i64)(i32)(u32)v : (i64)v; }
 
 // new value of memory from old value, data and (cmpswap) compare value
@@ -41,11 +55,10 @@ static u64 apply(kind k, u32 bytes, u64 old, u64 data, u64 compare) {
         return lo | gs_f32_to_f16_scalar(gs_f16_to_f32_scalar(old >> 16 & 0xffff) + gs_f16_to_f32_scalar(data >> 16 & 0xffff)) << 16;
     }
     case ADD_BF16: {
-        u32 lo = to_bf16(gs_f32((u32)old << 16) + gs_f32((u32)data << 16));
-        return lo | to_bf16(gs_f32((u32)old & 0xffff0000) + gs_f32((u32)data & 0xffff0000)) << 16;
+        return add_bf16((u32)old << 16, (u32)data << 16) | add_bf16((u32)old & 0xffff0000, (u32)data & 0xffff0000) << 16;
     }
-    case MIN_F64: return gs_f64(data) < gs_f64(old) || gs_f64(old) != gs_f64(old) ? data : old;
-    case MAX_F64: return gs_f64(data) > gs_f64(old) || gs_f64(old) != gs_f64(old) ? data : old;
+    case MIN_F64: return min_num64(old, data);
+    case MAX_F64: return max_num64(old, data);
     }
     return old;
 }
