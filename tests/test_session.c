@@ -2,63 +2,7 @@
 // labels: threads
 // The engine on tiny random models: logits against a forward pass in double, and the properties of sessions: one token's
 // logits have the same bits however it was run.
-#include "support/tiny_forward.h"
-
-#include "engine/engine.h"
-
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <time.h>
-
-#include <cmocka.h>
-
-static uint64_t seed;
-
-typedef struct rig {
-    rd_ctx *ctx;
-    rd_model *model;
-    rd_engine *engine;
-    rd_session *session;
-} rig;
-
-typedef struct rig_options {
-    const char *device;
-    int threads, sessions, rows, context;
-    rd_dtype kv;
-    int w8a8;
-} rig_options;
-
-static void ok(rd_status status) {
-    if (status != RD_OK) print_error("%s\n", rd_error_text());
-    assert_int_equal(status, RD_OK);
-}
-
-static void rig_open(rig *r, const tiny_model *m, rig_options o) {
-    *r = (rig){0};
-    const rd_ctx_options ctx = {.struct_size = sizeof ctx, .device = o.device ? o.device : "cpu", .threads = o.threads ? o.threads : 1};
-    const rd_engine_options engine = {.struct_size = sizeof engine,
-                                      .context_tokens = o.context,
-                                      .max_sessions = o.sessions,
-                                      .max_batch_rows = o.rows,
-                                      .kv_dtype = o.kv,
-                                      .activation = o.w8a8 ? RD_ACT_W8A8 : RD_ACT_W8A16};
-    ok(rd_ctx_create(&ctx, &r->ctx));
-    ok(rd_model_open(m->folder, &r->model));
-    ok(rd_engine_create(r->ctx, r->model, &engine, &r->engine));
-    ok(rd_session_create(r->engine, &r->session));
-}
-
-static void rig_close(rig *r) {
-    rd_session_free(r->session);
-    rd_engine_free(r->engine);
-    rd_model_close(r->model);
-    rd_ctx_free(r->ctx);
-}
-
-static void random_ids(tiny_model *m, int32_t *ids, int count) {
-    for (int i = 0; i < count; i++) ids[i] = (int32_t)(tiny_uniform(m) * m->spec.vocab);
-}
+#include "support/session_rig.h"
 
 // ---- against the formulas ------------------------------------------------------------------------------------------------
 // Largest |difference| of the last token's logits, in units of the logits' own root mean square.
@@ -109,8 +53,9 @@ static void check_formulas(const tiny_spec *spec, rig_options o, double near) {
         ok(rd_session_sync(r.session, ids, lengths[i], NULL, NULL));
         worst = fmax(worst, distance(&r, &m, ids, lengths[i]));
     }
-    print_message("%s hidden %d, kv %s%s: %d of %d exact, worst distance %.1e\n", spec->architecture, spec->hidden,
-                  rd_dtype_name(o.kv ? o.kv : RD_DTYPE_BF16), o.w8a8 ? ", w8a8" : "", exact, SHORT_PROMPTS, worst);
+    print_message("%s hidden %d, kv %s%s: %d of %d exact, worst distance %.1e\n", spec->architecture,
+                  spec->hidden, rd_dtype_name(o.kv ? o.kv : RD_DTYPE_BF16), o.w8a8 ? ", w8a8" : "", exact,
+                  SHORT_PROMPTS, worst);
     rig_close(&r);
     tiny_free(&m);
     assert_true(exact >= 10);
@@ -139,7 +84,9 @@ typedef struct rows_of_logits {
     float *row; // [TOKENS, vocab]
 } rows_of_logits;
 
-static float *row_at(const rows_of_logits *l, int token) { return l->row + (size_t)token * (size_t)l->vocab; }
+static float *row_at(const rows_of_logits *l, int token) {
+    return l->row + (size_t)token * (size_t)l->vocab;
+}
 
 static void same_bits(const float *a, const float *b, int count, const char *what, int token) {
     if (!memcmp(a, b, (size_t)count * sizeof *a)) return;
@@ -198,7 +145,8 @@ static void check_batches(rig *r, const rows_of_logits *l, const int32_t *ids, c
         ok(rd_engine_step(r->engine, items, 3));
         for (int i = 0; i < 3; i++)
             for (int t = 0; t < width[i]; t++)
-                same_bits(out[i] + t * l->vocab, row_at(l, start[i] + round * width[i] + t), l->vocab, what, t);
+                same_bits(out[i] + t * l->vocab, row_at(l, start[i] + round * width[i] + t), l->vocab, what,
+                          t);
     }
     for (int i = 0; i < 3; i++) free(out[i]);
     for (int i = 1; i < 3; i++) rd_session_free(s[i]);
@@ -219,16 +167,20 @@ static void check_all_paths(const tiny_spec *spec, rd_dtype kv, int w8a8) {
     } rigs[] = {{"cpu", 1, 512, 1}, {"cpu", 2, 33, 16}, {"cpu:avx2", 1, 1, 8}};
     for (size_t i = 0; i < RDI_COUNT(rigs); i++) {
         char what[80];
-        snprintf(what, sizeof what, "%s, %d threads, chunks of %d", rigs[i].device, rigs[i].threads, rigs[i].rows);
+        snprintf(what, sizeof what, "%s, %d threads, chunks of %d", rigs[i].device, rigs[i].threads,
+                 rigs[i].rows);
         rig_open(&r, &m, (rig_options){rigs[i].device, rigs[i].threads, 3, rigs[i].rows, 0, kv, w8a8});
-        memset(r.engine->cache.base, 0xff, (size_t)r.engine->cache.bytes); // NaN codes: what was not written must not show
+        memset(r.engine->cache.base, 0xff,
+               (size_t)r.engine->cache.bytes); // NaN codes: what was not written must not show
         check_batches(&r, &l, ids, what);
-        if (rigs[i].threads > 1 && spec != &tiny_llama) { // spinning threads are slow on a busy machine: one model is enough
+        if (rigs[i].threads > 1 &&
+            spec != &tiny_llama) { // spinning threads are slow on a busy machine: one model is enough
             rig_close(&r);
             continue;
         }
         check_whole_prefills(&r, &l, ids, what);
-        for (int width = 1; width <= RD_MAX_VERIFY_WIDTH; width += rigs[i].widths) check_steps(&r, &l, ids, width, what);
+        for (int width = 1; width <= RD_MAX_VERIFY_WIDTH; width += rigs[i].widths)
+            check_steps(&r, &l, ids, width, what);
         rig_close(&r);
     }
     free(l.row);
@@ -244,22 +196,6 @@ static void test_session_bits_do_not_depend_on_the_path(void **state) {
 }
 
 // ---- timelines ---------------------------------------------------------------------------------------------------------------
-typedef struct small_rig {
-    tiny_model m;
-    rig r;
-    int32_t ids[128];
-} small_rig;
-
-static void small_open(small_rig *s, rig_options o) {
-    tiny_make(&s->m, &tiny_bf16, ++seed);
-    rig_open(&s->r, &s->m, o);
-    random_ids(&s->m, s->ids, 128);
-}
-static void small_close(small_rig *s) {
-    rig_close(&s->r);
-    tiny_free(&s->m);
-}
-
 static void test_session_reuses_the_common_prefix(void **state) {
     (void)state;
     small_rig s;
@@ -401,152 +337,18 @@ static void test_session_blocks_come_back(void **state) {
     small_close(&s);
 }
 
-// ---- speculation: verify and truncate ------------------------------------------------------------------------------------------
-static int32_t top_of(const float *logits, int vocab) {
-    int32_t best = 0;
-    for (int32_t i = 1; i < vocab; i++)
-        if (logits[i] > logits[best]) best = i;
-    return best;
-}
-
-// A drafter that is right about half of the time, at widths that change: accepted tokens must be those of plain greedy.
-static void test_session_speculative_greedy_is_plain_greedy(void **state) {
-    (void)state;
-    enum { LENGTH = 96, PROMPT = 7 };
-    tiny_model m;
-    rig r;
-    int32_t plain[LENGTH], spec[LENGTH + RD_MAX_VERIFY_WIDTH];
-    tiny_make(&m, &tiny_llama, ++seed);
-    rig_open(&r, &m, (rig_options){.kv = RD_DTYPE_E4M3});
-    random_ids(&m, plain, PROMPT);
-    memcpy(spec, plain, sizeof plain);
-    const rd_generate_options options = {.struct_size = sizeof options, .max_tokens = LENGTH - PROMPT, .ignore_end = 1};
-    rd_generate_result result = {.struct_size = sizeof result};
-    ok(rd_generate(r.session, plain, PROMPT, &options, plain + PROMPT, &result));
-    assert_int_equal(result.generated, LENGTH - PROMPT);
-    float *logits = malloc(sizeof(float) * RD_MAX_VERIFY_WIDTH * (size_t)m.spec.vocab);
-    ok(rd_session_truncate(r.session, 0));
-    ok(rd_session_sync(r.session, spec, PROMPT, NULL, NULL));
-    int known = PROMPT;
-    int32_t next = top_of(rd_session_logits(r.session), m.spec.vocab);
-    while (known < LENGTH) {
-        const int width = 1 + (int)(tiny_uniform(&m) * RD_MAX_VERIFY_WIDTH);
-        int32_t draft[RD_MAX_VERIFY_WIDTH] = {next};
-        for (int i = 1; i < width; i++)
-            draft[i] = known + i < LENGTH && tiny_uniform(&m) < 0.8 ? plain[known + i] : (int32_t)(tiny_uniform(&m) * m.spec.vocab);
-        const rd_step_item item = {r.session, draft, width, logits};
-        ok(rd_engine_step(r.engine, &item, 1));
-        int accepted = 0;
-        do {
-            spec[known + accepted] = draft[accepted];
-            next = top_of(logits + accepted * m.spec.vocab, m.spec.vocab);
-            accepted++;
-        } while (accepted < width && draft[accepted] == next);
-        known += accepted;
-        ok(rd_session_truncate(r.session, known));
-    }
-    assert_memory_equal(spec, plain, sizeof plain);
-    free(logits);
-    rig_close(&r);
-    tiny_free(&m);
-}
-
-// ---- generate ---------------------------------------------------------------------------------------------------------------------
-static int stop_third(void *state, int32_t id, const char *bytes, size_t count) {
-    (void)id;
-    (void)bytes;
-    (void)count;
-    return ++*(int *)state == 3;
-}
-
-static void test_generate_stops_and_continues(void **state) {
-    (void)state;
-    small_rig s;
-    small_open(&s, (rig_options){.context = 40});
-    int32_t whole[64], part[64], prompt[64];
-    rd_generate_options options = {.struct_size = sizeof options,
-                                   .max_tokens = 60,
-                                   .ignore_end = 1,
-                                   .sampling = {.temperature = 1, .top_p = 1, .top_k = 20, .seed = 7}};
-    rd_generate_result result = {.struct_size = sizeof result};
-    ok(rd_generate(s.r.session, s.ids, 10, &options, whole, &result));
-    assert_true(result.hit_limit);
-    assert_int_equal(result.generated, 31); // 30 in the context, and the one that their logits give
-    assert_int_equal(result.prefilled_tokens, 10);
-    int calls = 0;
-    options.on_token = stop_third;
-    options.on_token_state = &calls;
-    assert_int_equal(rd_generate(s.r.session, s.ids, 10, &options, part, &result), RD_E_CANCELLED);
-    assert_int_equal(result.generated, 3);
-    assert_memory_equal(part, whole, 3 * sizeof *part);
-    // Continued from there it draws what it would have drawn: a draw depends on seed and position alone.
-    memcpy(prompt, s.ids, 10 * sizeof *prompt);
-    memcpy(prompt + 10, part, 3 * sizeof *part);
-    options.on_token = NULL;
-    options.max_tokens = 5;
-    ok(rd_generate(s.r.session, prompt, 13, &options, part, &result));
-    assert_memory_equal(part, whole + 3, 5 * sizeof *part);
-    assert_int_equal(result.prefilled_tokens, 1); // the third token had been handed out, not run
-    options.sampling.seed = 8;
-    ok(rd_generate(s.r.session, prompt, 13, &options, part, &result));
-    assert_memory_not_equal(part, whole + 3, 5 * sizeof *part);
-    small_close(&s);
-}
-
-// ---- threads ------------------------------------------------------------------------------------------------------------------------
-typedef struct talker {
-    rd_session *session;
-    const int32_t *ids;
-    int32_t out[8];
-    rd_status status;
-} talker;
-
-static void *talk(void *state) {
-    talker *t = state;
-    const rd_generate_options options = {.struct_size = sizeof options, .max_tokens = 8, .ignore_end = 1};
-    rd_generate_result result = {.struct_size = sizeof result};
-    t->status = rd_generate(t->session, t->ids, 12, &options, t->out, &result);
-    return NULL;
-}
-
-static void test_session_two_threads_do_not_meet(void **state) {
-    (void)state;
-    small_rig s;
-    small_open(&s, (rig_options){.sessions = 2, .threads = 2, .rows = 5});
-    talker t[2] = {{.session = s.r.session, .ids = s.ids}, {.ids = s.ids + 40}};
-    ok(rd_session_create(s.r.engine, &t[1].session));
-    int32_t alone[2][8];
-    for (int i = 0; i < 2; i++) {
-        talk(&t[i]);
-        ok(t[i].status);
-        memcpy(alone[i], t[i].out, sizeof alone[i]);
-        ok(rd_session_truncate(t[i].session, 0));
-    }
-    pthread_t thread[2];
-    for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&thread[i], NULL, talk, &t[i]), 0);
-    for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(t[i].status, RD_OK);
-        assert_memory_equal(t[i].out, alone[i], sizeof alone[i]);
-    }
-    rd_session_free(t[1].session);
-    small_close(&s);
-}
-
 int main(int argc, char **argv) {
     seed = argc > 1 ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
     print_message("seed %llu (give it as the argument to repeat this run)\n", (unsigned long long)seed);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_session_logits_follow_the_formulas),
-                                       cmocka_unit_test(test_session_w8a8_follows_the_formulas),
-                                       cmocka_unit_test(test_session_bits_do_not_depend_on_the_path),
-                                       cmocka_unit_test(test_session_reuses_the_common_prefix),
-                                       cmocka_unit_test(test_session_class_is_from_state_not_length),
-                                       cmocka_unit_test(test_session_refuses_by_name),
-                                       cmocka_unit_test(test_session_limit_says_how_many_fit_and_loses_nothing),
-                                       cmocka_unit_test(test_session_cancel_leaves_a_valid_timeline),
-                                       cmocka_unit_test(test_session_blocks_come_back),
-                                       cmocka_unit_test(test_session_speculative_greedy_is_plain_greedy),
-                                       cmocka_unit_test(test_generate_stops_and_continues),
-                                       cmocka_unit_test(test_session_two_threads_do_not_meet)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_session_logits_follow_the_formulas),
+        cmocka_unit_test(test_session_w8a8_follows_the_formulas),
+        cmocka_unit_test(test_session_bits_do_not_depend_on_the_path),
+        cmocka_unit_test(test_session_reuses_the_common_prefix),
+        cmocka_unit_test(test_session_class_is_from_state_not_length),
+        cmocka_unit_test(test_session_refuses_by_name),
+        cmocka_unit_test(test_session_limit_says_how_many_fit_and_loses_nothing),
+        cmocka_unit_test(test_session_cancel_leaves_a_valid_timeline),
+        cmocka_unit_test(test_session_blocks_come_back)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// labels: threads
+// What is built on sessions: speculation by verify and truncate, generation that stops and continues, two threads at once.
+#include "support/session_rig.h"
+
+#include <pthread.h>
+
+// ---- speculation: verify and truncate ------------------------------------------------------------------------------------------
+static int32_t top_of(const float *logits, int vocab) {
+    int32_t best = 0;
+    for (int32_t i = 1; i < vocab; i++)
+        if (logits[i] > logits[best]) best = i;
+    return best;
+}
+
+// A drafter that is right about half of the time, at widths that change: accepted tokens must be those of plain greedy.
+static void test_session_speculative_greedy_is_plain_greedy(void **state) {
+    (void)state;
+    enum { LENGTH = 96, PROMPT = 7 };
+    tiny_model m;
+    rig r;
+    int32_t plain[LENGTH], spec[LENGTH + RD_MAX_VERIFY_WIDTH];
+    tiny_make(&m, &tiny_llama, ++seed);
+    rig_open(&r, &m, (rig_options){.kv = RD_DTYPE_E4M3});
+    random_ids(&m, plain, PROMPT);
+    memcpy(spec, plain, sizeof plain);
+    const rd_generate_options options = {
+        .struct_size = sizeof options, .max_tokens = LENGTH - PROMPT, .ignore_end = 1};
+    rd_generate_result result = {.struct_size = sizeof result};
+    ok(rd_generate(r.session, plain, PROMPT, &options, plain + PROMPT, &result));
+    assert_int_equal(result.generated, LENGTH - PROMPT);
+    float *logits = malloc(sizeof(float) * RD_MAX_VERIFY_WIDTH * (size_t)m.spec.vocab);
+    ok(rd_session_truncate(r.session, 0));
+    ok(rd_session_sync(r.session, spec, PROMPT, NULL, NULL));
+    int known = PROMPT;
+    int32_t next = top_of(rd_session_logits(r.session), m.spec.vocab);
+    while (known < LENGTH) {
+        const int width = 1 + (int)(tiny_uniform(&m) * RD_MAX_VERIFY_WIDTH);
+        int32_t draft[RD_MAX_VERIFY_WIDTH] = {next};
+        for (int i = 1; i < width; i++)
+            draft[i] = known + i < LENGTH && tiny_uniform(&m) < 0.8
+                           ? plain[known + i]
+                           : (int32_t)(tiny_uniform(&m) * m.spec.vocab);
+        const rd_step_item item = {r.session, draft, width, logits};
+        ok(rd_engine_step(r.engine, &item, 1));
+        int accepted = 0;
+        do {
+            spec[known + accepted] = draft[accepted];
+            next = top_of(logits + accepted * m.spec.vocab, m.spec.vocab);
+            accepted++;
+        } while (accepted < width && draft[accepted] == next);
+        known += accepted;
+        ok(rd_session_truncate(r.session, known));
+    }
+    assert_memory_equal(spec, plain, sizeof plain);
+    free(logits);
+    rig_close(&r);
+    tiny_free(&m);
+}
+
+// ---- generate ---------------------------------------------------------------------------------------------------------------------
+static int stop_third(void *state, int32_t id, const char *bytes, size_t count) {
+    (void)id;
+    (void)bytes;
+    (void)count;
+    return ++*(int *)state == 3;
+}
+
+static void test_generate_stops_and_continues(void **state) {
+    (void)state;
+    small_rig s;
+    small_open(&s, (rig_options){.context = 40});
+    int32_t whole[64], part[64], prompt[64];
+    rd_generate_options options = {.struct_size = sizeof options,
+                                   .max_tokens = 60,
+                                   .ignore_end = 1,
+                                   .sampling = {.temperature = 1, .top_p = 1, .top_k = 20, .seed = 7}};
+    rd_generate_result result = {.struct_size = sizeof result};
+    ok(rd_generate(s.r.session, s.ids, 10, &options, whole, &result));
+    assert_true(result.hit_limit);
+    assert_int_equal(result.generated, 31); // 30 in the context, and the one that their logits give
+    assert_int_equal(result.prefilled_tokens, 10);
+    int calls = 0;
+    options.on_token = stop_third;
+    options.on_token_state = &calls;
+    assert_int_equal(rd_generate(s.r.session, s.ids, 10, &options, part, &result), RD_E_CANCELLED);
+    assert_int_equal(result.generated, 3);
+    assert_memory_equal(part, whole, 3 * sizeof *part);
+    // Continued from there it draws what it would have drawn: a draw depends on seed and position alone.
+    memcpy(prompt, s.ids, 10 * sizeof *prompt);
+    memcpy(prompt + 10, part, 3 * sizeof *part);
+    options.on_token = NULL;
+    options.max_tokens = 5;
+    ok(rd_generate(s.r.session, prompt, 13, &options, part, &result));
+    assert_memory_equal(part, whole + 3, 5 * sizeof *part);
+    assert_int_equal(result.prefilled_tokens, 1); // the third token had been handed out, not run
+    options.sampling.seed = 8;
+    ok(rd_generate(s.r.session, prompt, 13, &options, part, &result));
+    assert_memory_not_equal(part, whole + 3, 5 * sizeof *part);
+    small_close(&s);
+}
+
+// ---- threads ------------------------------------------------------------------------------------------------------------------------
+typedef struct talker {
+    rd_session *session;
+    const int32_t *ids;
+    int32_t out[8];
+    rd_status status;
+} talker;
+
+static void *talk(void *state) {
+    talker *t = state;
+    const rd_generate_options options = {.struct_size = sizeof options, .max_tokens = 8, .ignore_end = 1};
+    rd_generate_result result = {.struct_size = sizeof result};
+    t->status = rd_generate(t->session, t->ids, 12, &options, t->out, &result);
+    return NULL;
+}
+
+static void test_session_two_threads_do_not_meet(void **state) {
+    (void)state;
+    small_rig s;
+    small_open(&s, (rig_options){.sessions = 2, .threads = 2, .rows = 5});
+    talker t[2] = {{.session = s.r.session, .ids = s.ids}, {.ids = s.ids + 40}};
+    ok(rd_session_create(s.r.engine, &t[1].session));
+    int32_t alone[2][8];
+    for (int i = 0; i < 2; i++) {
+        talk(&t[i]);
+        ok(t[i].status);
+        memcpy(alone[i], t[i].out, sizeof alone[i]);
+        ok(rd_session_truncate(t[i].session, 0));
+    }
+    pthread_t thread[2];
+    for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&thread[i], NULL, talk, &t[i]), 0);
+    for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(t[i].status, RD_OK);
+        assert_memory_equal(t[i].out, alone[i], sizeof alone[i]);
+    }
+    rd_session_free(t[1].session);
+    small_close(&s);
+}
+
+int main(int argc, char **argv) {
+    seed = argc > 1 ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
+    print_message("seed %llu (give it as the argument to repeat this run)\n", (unsigned long long)seed);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_session_speculative_greedy_is_plain_greedy),
+                                       cmocka_unit_test(test_generate_stops_and_continues),
+                                       cmocka_unit_test(test_session_two_threads_do_not_meet)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
