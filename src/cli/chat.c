@@ -44,7 +44,9 @@ static bool add_message(conversation *talk, const char *role, const char *conten
     }
     char *copy = strdup(content);
     if (!copy) return false;
-    talk->message[talk->count++] = (rd_chat_message){role, copy};
+    rd_chat_message *message = &talk->message[talk->count++];
+    message->role = role;
+    message->content = copy;
     return true;
 }
 
@@ -86,7 +88,8 @@ static rd_status take_turn(const cli_runner *runner, const cli_chat_options *opt
     size_t bytes = 0;
     int64_t count = 0;
     char *prompt = cli_render_chat(tokenizer, talk->message, talk->count, &bytes, &status);
-    int32_t *ids = prompt ? cli_tokenize(tokenizer, prompt, bytes, RD_TOKENIZE_SPECIAL, &count, &status) : NULL;
+    int32_t *ids =
+        prompt ? cli_tokenize(tokenizer, prompt, bytes, RD_TOKENIZE_SPECIAL, &count, &status) : NULL;
     int32_t *out = malloc((size_t)(options->max_tokens + 1) * sizeof *out);
     turn t = {0};
     rd_generate_result result = {.struct_size = sizeof result};
@@ -117,7 +120,10 @@ static rd_status take_turn(const cli_runner *runner, const cli_chat_options *opt
 rd_status cli_chat(const cli_runner *runner, const cli_chat_options *options) {
     if (!rd_model_tokenizer(runner->model)) return cli_fail(RD_E_UNSUPPORTED);
     conversation talk = {0};
-    if (options->system && !add_message(&talk, "system", options->system)) return RD_E_NOMEM;
+    if (options->system && !add_message(&talk, "system", options->system)) {
+        free(talk.message);
+        return RD_E_NOMEM;
+    }
     const int32_t start = talk.count;
     puts("/clear starts anew, /quit or Ctrl-D ends, Ctrl-C stops an answer.");
     for (char *line; (line = read_line()) && strcmp(line, "/quit"); free(line)) {

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-rd_status check_output_new(check_output *output, check_judge judge, double limit, double least, int64_t count) {
+rd_status check_output_new(check_output *output, check_judge judge, double limit, double least,
+                           int64_t count) {
     *output = (check_output){.judge = judge, .limit = limit, .least = least, .count = count};
     size_t bytes = (size_t)count * sizeof(float);
     output->got = malloc(bytes), output->want = malloc(bytes), output->first = malloc(bytes);
@@ -40,6 +41,11 @@ static double judged_error(const check_output *o) {
     return (double)different / fmax(o->limit * (double)o->count, o->least);
 }
 
+static bool same_value(float a, float b) {
+    if (isnan(a) || isnan(b)) return isnan(a) && isnan(b);
+    return a == b && !signbit(a) == !signbit(b);
+}
+
 // Place of the first value that is not the class's, or -1.
 static int64_t class_difference(check_output *o, const char *order) {
     if (!o->order || strcmp(o->order, order) != 0) {
@@ -49,7 +55,7 @@ static int64_t class_difference(check_output *o, const char *order) {
         return -1;
     }
     for (int64_t i = 0; i < o->count; i++)
-        if (memcmp(&o->first[i], &o->got[i], sizeof(float)) != 0 && !(isnan(o->first[i]) && isnan(o->got[i]))) return i;
+        if (!same_value(o->first[i], o->got[i])) return i;
     return -1;
 }
 
@@ -72,7 +78,8 @@ static void judge_row(check_row *row, check_case *c) {
         if (error > 1)
             snprintf(what, sizeof what, "error %.3g times the limit", error);
         else if (at >= 0)
-            snprintf(what, sizeof what, "value %lld is not that of order class %s", (long long)at, row->kernel->order);
+            snprintf(what, sizeof what, "value %lld is not that of order class %s", (long long)at,
+                     row->kernel->order);
         else
             continue;
         if (!failed) fail_row(row, c->name, what);
@@ -82,10 +89,12 @@ static void judge_row(check_row *row, check_case *c) {
 
 static rd_status execute(check_run *run, check_case *c, const rd_kernel_info *kernel) {
     rd_plan *plan = NULL;
-    rd_status status = rd_plan_create_kernel(run->ctx, kernel->name, c->params, c->param_count, c->at, c->at, &plan);
+    rd_status status =
+        rd_plan_create_kernel(run->ctx, kernel->name, c->params, c->param_count, c->at, c->at, &plan);
     if (status == RD_OK) {
         // Poison: a value that the row leaves unwritten is NaN.
-        for (int i = 0; i < c->output_count; i++) memset(c->outputs[i].got, 0xff, (size_t)c->outputs[i].count * sizeof(float));
+        for (int i = 0; i < c->output_count; i++)
+            memset(c->outputs[i].got, 0xff, (size_t)c->outputs[i].count * sizeof(float));
         status = c->execute(c, plan, kernel);
     }
     rd_plan_free(plan);
@@ -113,8 +122,10 @@ void check_case_run(check_run *run, check_case *c) {
             continue;
         }
         row->cases++;
-        if (status != RD_OK) fail_row(row, c->name, rd_error_text());
-        else judge_row(row, c);
+        if (status != RD_OK)
+            fail_row(row, c->name, rd_error_text());
+        else
+            judge_row(row, c);
     }
 }
 
@@ -137,11 +148,13 @@ uint64_t check_random(uint64_t *state) {
     return z ^ z >> 31;
 }
 
-float check_normal(uint64_t *state) { // sum of twelve uniforms: near enough to a normal for test data, and cheap
+float check_normal(
+    uint64_t *state) { // sum of twelve uniforms: near enough to a normal for test data, and cheap
     uint64_t a = check_random(state), b = check_random(state), c = check_random(state);
     double sum = 0;
     for (int i = 0; i < 4; i++)
-        sum += (double)(a >> 16 * i & 0xffff) + (double)(b >> 16 * i & 0xffff) + (double)(c >> 16 * i & 0xffff);
+        sum +=
+            (double)(a >> 16 * i & 0xffff) + (double)(b >> 16 * i & 0xffff) + (double)(c >> 16 * i & 0xffff);
     return (float)(sum / 65536 - 6);
 }
 
@@ -155,8 +168,10 @@ void *check_values(uint64_t *state, rd_dtype dtype, int64_t count, float size) {
     void *values = malloc((size_t)count * rd_dtype_bytes(dtype) + 1);
     for (int64_t i = 0; values && i < count; i++) {
         float value = size * check_normal(state);
-        if (dtype == RD_DTYPE_BF16) ((uint16_t *)values)[i] = bf16_of(value);
-        else ((float *)values)[i] = value;
+        if (dtype == RD_DTYPE_BF16)
+            ((uint16_t *)values)[i] = bf16_of(value);
+        else
+            ((float *)values)[i] = value;
     }
     return values;
 }

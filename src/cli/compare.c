@@ -10,8 +10,9 @@
 #include <string.h>
 
 #define USAGE "compare MODEL_A MODEL_B --text FILE [options]"
-#define ABOUT                                                                                                         \
-    "Mean Kullback-Leibler divergence of next-token distributions, how often the likeliest tokens agree, and each\n"       \
+#define ABOUT                                                                                                \
+    "Mean Kullback-Leibler divergence of next-token distributions, how often the likeliest tokens agree, "   \
+    "and each\n"                                                                                             \
     "model's perplexity. MODEL_A is the reference; its tokenizer reads the text."
 
 typedef struct compare_options {
@@ -35,16 +36,17 @@ static int32_t top_of(const float *logits, int32_t vocab) {
     return best;
 }
 
-static double log_sum_exp(const float *logits, int32_t vocab, double top) {
-    double sum = 0;
-    for (int32_t i = 0; i < vocab; i++) sum += exp((double)logits[i] - top);
-    return top + log(sum);
+static double log_sum_exp(const float *logits, int32_t vocab, int32_t top) {
+    double others = 0; // the top itself adds exp(0)
+    for (int32_t i = 0; i < vocab; i++)
+        if (i != top) others += exp((double)logits[i] - (double)logits[top]);
+    return (double)logits[top] + log1p(others);
 }
 
 // next < 0: the text ends here.
 static void add_position(totals *t, const float *a, const float *b, int32_t vocab, int32_t next) {
     const int32_t top_a = top_of(a, vocab), top_b = top_of(b, vocab);
-    const double lse_a = log_sum_exp(a, vocab, (double)a[top_a]), lse_b = log_sum_exp(b, vocab, (double)b[top_b]);
+    const double lse_a = log_sum_exp(a, vocab, top_a), lse_b = log_sum_exp(b, vocab, top_b);
     double kl = 0;
     for (int32_t i = 0; i < vocab; i++) {
         const double log_p = (double)a[i] - lse_a;
@@ -61,7 +63,8 @@ static void add_position(totals *t, const float *a, const float *b, int32_t voca
 }
 
 // Logits of ids[at..at+count) for one model: the first token of a window by prefill, the others by wide steps.
-static rd_status logits_of(cli_runner *runner, const int32_t *ids, int64_t at, int32_t count, int32_t vocab, float *out) {
+static rd_status logits_of(cli_runner *runner, const int32_t *ids, int64_t at, int32_t count, int32_t vocab,
+                           float *out) {
     if (at > 0) {
         const rd_step_item item = {runner->session, ids + at, count, out};
         return rd_engine_step(runner->engine, &item, 1);
@@ -72,8 +75,8 @@ static rd_status logits_of(cli_runner *runner, const int32_t *ids, int64_t at, i
     return status;
 }
 
-static rd_status compare_window(cli_runner *pair, const int32_t *ids, int64_t count, int32_t vocab, float *logits,
-                                totals *t) {
+static rd_status compare_window(cli_runner *pair, const int32_t *ids, int64_t count, int32_t vocab,
+                                float *logits, totals *t) {
     float *const b = logits + (int64_t)WIDTH * vocab;
     for (int64_t at = 0; at < count;) {
         const int32_t rows = at == 0 ? 1 : count - at < WIDTH ? (int32_t)(count - at) : WIDTH;
@@ -91,9 +94,11 @@ static rd_status compare_window(cli_runner *pair, const int32_t *ids, int64_t co
 
 static rd_status print_totals(const totals *t, bool json) {
     const double kl = t->kl / (double)t->positions, agree = (double)t->agree / (double)t->positions;
-    const double ppl_a = exp(t->nll_a / fmax(1, (double)t->predicted)), ppl_b = exp(t->nll_b / fmax(1, (double)t->predicted));
+    const double ppl_a = exp(t->nll_a / fmax(1, (double)t->predicted)),
+                 ppl_b = exp(t->nll_b / fmax(1, (double)t->predicted));
     if (!json) {
-        printf("positions        %" PRId64 "\nmean KL          %.6f nats (largest %.4f)\ntop-1 agreement  %.2f %%\n"
+        printf("positions        %" PRId64
+               "\nmean KL          %.6f nats (largest %.4f)\ntop-1 agreement  %.2f %%\n"
                "perplexity       %.4f and %.4f\n",
                t->positions, kl, t->kl_max, 100 * agree, ppl_a, ppl_b);
         return RD_OK;
@@ -117,10 +122,14 @@ static rd_status compare_text(cli_runner *pair, const compare_options *o, const 
         return cli_error(RD_E_INVALID, "vocabularies of %d and %d tokens, needs the same", a.vocab, b.vocab);
     const rd_tokenizer *tokenizer = rd_model_tokenizer(pair[0].model);
     int64_t count = 0;
-    int32_t *ids = tokenizer ? cli_tokenize(tokenizer, text, bytes, RD_TOKENIZE_ADD_BOS, &count, &status) : NULL;
-    float *logits = ids ? malloc(sizeof *logits * 2 * WIDTH * (size_t)a.vocab) : NULL;
-    if (ids && !logits) status = cli_error(RD_E_NOMEM, "out of memory for logits");
-    else if (!ids) status = cli_fail(tokenizer ? status : RD_E_UNSUPPORTED);
+    int32_t *ids =
+        tokenizer ? cli_tokenize(tokenizer, text, bytes, RD_TOKENIZE_ADD_BOS, &count, &status) : NULL;
+    if (!ids) return cli_fail(tokenizer ? status : RD_E_UNSUPPORTED);
+    float *logits = malloc(sizeof *logits * 2 * WIDTH * (size_t)a.vocab);
+    if (!logits) {
+        free(ids);
+        return cli_error(RD_E_NOMEM, "out of memory for logits");
+    }
     totals t = {0};
     for (int64_t at = 0; status == RD_OK && at < count && !cli_interrupted(); at += o->window) {
         int64_t rows = count - at < o->window ? count - at : o->window;
@@ -130,7 +139,8 @@ static rd_status compare_text(cli_runner *pair, const compare_options *o, const 
     free(logits);
     free(ids);
     if (status != RD_OK) return status;
-    return t.positions ? print_totals(&t, o->json) : cli_error(RD_E_INVALID, "the text is empty, needs a token or more");
+    return t.positions ? print_totals(&t, o->json)
+                       : cli_error(RD_E_INVALID, "the text is empty, needs a token or more");
 }
 
 static rd_status compare_models(char **models, const compare_options *o, const char *text, size_t bytes) {

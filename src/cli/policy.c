@@ -115,17 +115,18 @@ static rd_param cell_param(char *name, char *cell) {
 static rd_status check_row(const csv_check *check, char *line, int row, bool *differs) {
     char *cells[MOST_COLUMNS], outputs[MOST_COLUMNS][OUTPUT_BYTES], rule[RULE_BYTES];
     rd_param params[MOST_COLUMNS];
-    int count = 0, cell_count = split(line, cells);
+    int count = 0;
+    const int cell_count = split(line, cells);
     if (cell_count != check->columns)
         return cli_error(RD_E_FORMAT, "row %d: %d cells, needs %d", row, cell_count, check->columns);
-    for (int i = 0; i < check->columns; i++)
+    for (int i = 0; i < cell_count; i++)
         if (check->output_at[i] < 0) params[count++] = cell_param(check->name_at[i], cells[i]);
     *differs = rd_policy_eval(check->device, check->info->name, params, count, outputs, rule) != RD_OK;
     if (*differs) {
         printf("row %d: %s\n", row, rd_error_text());
         return RD_OK;
     }
-    for (int i = 0; i < check->columns; i++) {
+    for (int i = 0; i < cell_count; i++) {
         if (check->output_at[i] < 0 || !strcmp(outputs[check->output_at[i]], cells[i])) continue;
         printf("row %d: %s=%s, expected %s (%s)\n", row, check->name_at[i], outputs[check->output_at[i]],
                cells[i], rule);
