@@ -34,7 +34,8 @@ static int replay(const char *folder, const char *name) {
 
 int main(int argc, char **argv) {
     int inputs = 0;
-    feed((const uint8_t *)"", 0);
+    static const uint8_t nothing[1];
+    feed(nothing, 0);
     DIR *dir = argc > 1 ? opendir(argv[1]) : NULL;
     for (struct dirent *entry; dir && (entry = readdir(dir));)
         if (entry->d_name[0] != '.') inputs += replay(argv[1], entry->d_name);
