@@ -19,8 +19,8 @@ enum { WIDTH = 1536, ROWS = 512, HEADS = 9, HEAD_DIM = 64, VOCAB = 262144, BATCH
 typedef struct bench_case {
     const char *op, *shape;
     const void *args;
-    int64_t bytes;        // moved by one call
-    void *out;            // compared with the reference
+    int64_t bytes; // moved by one call
+    void *out;     // compared with the reference
     int64_t out_elems;
     rd_dtype out_dtype;
 } bench_case;
@@ -36,7 +36,8 @@ static double now_us(void) {
 }
 
 static bool runs_here(const rdi_row *row) {
-    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    bool avx2 =
+        __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
     bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                   __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
     uint32_t have = (avx2 ? RDI_ISA_AVX2 : 0u) | (avx512 ? RDI_ISA_AVX512 : 0u);
@@ -77,7 +78,8 @@ static float *wanted;
 static bool agrees(const bench_case *c) { // within a step of the output type: the tests hold the tight bounds
     double difference = 0, size = 0;
     for (int64_t i = 0; i < c->out_elems; i++) {
-        double got = c->out_dtype == RD_DTYPE_I32 ? ((int32_t *)c->out)[i] : rdi_load_f32(c->out, c->out_dtype, i);
+        double got =
+            c->out_dtype == RD_DTYPE_I32 ? ((int32_t *)c->out)[i] : rdi_load_f32(c->out, c->out_dtype, i);
         difference += fabs(got - (double)wanted[i]), size += fabs((double)wanted[i]);
     }
     return difference <= size * 1e-3;
@@ -90,7 +92,8 @@ static void bench(const bench_case *c, const copy_args *buffers) {
         if (strcmp(rdi_rows[i].info.op, c->op) != 0 || !rdi_rows[i].info.is_reference) continue;
         rdi_rows[i].run(c->args, ws, NULL);
         for (int64_t k = 0; k < c->out_elems; k++)
-            wanted[k] = c->out_dtype == RD_DTYPE_I32 ? (float)((int32_t *)c->out)[k] : rdi_load_f32(c->out, c->out_dtype, k);
+            wanted[k] = c->out_dtype == RD_DTYPE_I32 ? (float)((int32_t *)c->out)[k]
+                                                     : rdi_load_f32(c->out, c->out_dtype, k);
     }
     for (int32_t i = 0; i < rdi_row_count; i++) {
         const rdi_row *row = &rdi_rows[i];
@@ -103,9 +106,11 @@ static void bench(const bench_case *c, const copy_args *buffers) {
         time_calls(row->run, c->args, &best, &median);
         time_calls(copy, &half, &copy_best, &copy_median);
         double gbs = (double)c->bytes / best * 1e-3, copy_gbs = (double)c->bytes / copy_best * 1e-3;
-        printf("%-26s %-22s %9.2f us (median %9.2f) %7.1f GB/s, memcpy %7.1f\n", row->info.name, c->shape, best, median, gbs, copy_gbs);
+        printf("%-26s %-22s %9.2f us (median %9.2f) %7.1f GB/s, memcpy %7.1f\n", row->info.name, c->shape,
+               best, median, gbs, copy_gbs);
         if (csv)
-            fprintf(csv, "%s,%s,%d,%.3f,%.3f,%.2f,%.2f\n", row->info.name, c->shape, rdi_par_threads(par), best, median, gbs, copy_gbs);
+            fprintf(csv, "%s,%s,%d,%.3f,%.3f,%.2f,%.2f\n", row->info.name, c->shape, rdi_par_threads(par),
+                    best, median, gbs, copy_gbs);
     }
 }
 
@@ -121,28 +126,63 @@ static void *bf16_values(int64_t count, float size) {
 
 static void bench_rows(int64_t m, const copy_args *buffers) {
     int64_t elems = m * WIDTH;
-    void *x = bf16_values(elems, 2), *up = bf16_values(elems, 1), *weight = bf16_values(WIDTH, 1), *y = bf16_values(elems, 1);
+    void *x = bf16_values(elems, 2), *up = bf16_values(elems, 1), *weight = bf16_values(WIDTH, 1),
+         *y = bf16_values(elems, 1);
     void *rest = bf16_values(elems, 0);
     float *scale = malloc((size_t)(m * WIDTH / 128) * sizeof *scale);
     char shape[64];
     if (x && up && weight && y && scale && rest) {
-        rdi_rmsnorm_args norm = {.m = m, .k = WIDTH, .x = x, .weight = weight, .y = y, .x_stride = WIDTH, .y_stride = WIDTH,
-                                 .x_dtype = RD_DTYPE_BF16, .weight_dtype = RD_DTYPE_BF16, .y_dtype = RD_DTYPE_BF16, .eps = 1e-6f};
-        rdi_act_mul_args act = {.m = m, .k = WIDTH, .gate = x, .up = up, .y = y, .gate_stride = WIDTH, .up_stride = WIDTH,
-                                .y_stride = WIDTH, .x_dtype = RD_DTYPE_BF16, .y_dtype = RD_DTYPE_BF16};
+        rdi_rmsnorm_args norm = {.m = m,
+                                 .k = WIDTH,
+                                 .x = x,
+                                 .weight = weight,
+                                 .y = y,
+                                 .x_stride = WIDTH,
+                                 .y_stride = WIDTH,
+                                 .x_dtype = RD_DTYPE_BF16,
+                                 .weight_dtype = RD_DTYPE_BF16,
+                                 .y_dtype = RD_DTYPE_BF16,
+                                 .eps = 1e-6f};
+        rdi_act_mul_args act = {.m = m,
+                                .k = WIDTH,
+                                .gate = x,
+                                .up = up,
+                                .y = y,
+                                .gate_stride = WIDTH,
+                                .up_stride = WIDTH,
+                                .y_stride = WIDTH,
+                                .x_dtype = RD_DTYPE_BF16,
+                                .y_dtype = RD_DTYPE_BF16};
         snprintf(shape, sizeof shape, "m=%lld k=%d", (long long)m, WIDTH);
         bench(&(bench_case){"rmsnorm", shape, &norm, 4 * elems, y, elems, RD_DTYPE_BF16}, buffers);
         bench(&(bench_case){"act_mul", shape, &act, 6 * elems, y, elems, RD_DTYPE_BF16}, buffers);
         static const char *const fuses[] = {"none", "rmsnorm", "add_rmsnorm", "silu_mul"};
         for (int fuse = 0; fuse < 4; fuse++) {
-            rdi_quant_args quant = {.m = m, .k = WIDTH, .x = fuse == RDI_FUSE_ADD_RMSNORM ? rest : x, .up = up, .residual = x,
-                                    .norm_weight = weight, .q = y, .q_scale = scale, .x_stride = WIDTH, .up_stride = WIDTH,
-                                    .residual_stride = WIDTH, .q_stride = WIDTH, .q_scale_stride_m = WIDTH / 128, .q_scale_stride_k = 1,
-                                    .x_dtype = RD_DTYPE_BF16, .up_dtype = RD_DTYPE_BF16, .residual_dtype = RD_DTYPE_BF16,
-                                    .norm_dtype = RD_DTYPE_BF16, .eps = 1e-6f, .fuse = (rdi_quant_fuse)fuse};
-            static const int bytes[] = {3, 3, 7, 5}; // an element: x 2, q 1; residual read and written 4; up 2
+            rdi_quant_args quant = {.m = m,
+                                    .k = WIDTH,
+                                    .x = fuse == RDI_FUSE_ADD_RMSNORM ? rest : x,
+                                    .up = up,
+                                    .residual = x,
+                                    .norm_weight = weight,
+                                    .q = y,
+                                    .q_scale = scale,
+                                    .x_stride = WIDTH,
+                                    .up_stride = WIDTH,
+                                    .residual_stride = WIDTH,
+                                    .q_stride = WIDTH,
+                                    .q_scale_stride_m = WIDTH / 128,
+                                    .q_scale_stride_k = 1,
+                                    .x_dtype = RD_DTYPE_BF16,
+                                    .up_dtype = RD_DTYPE_BF16,
+                                    .residual_dtype = RD_DTYPE_BF16,
+                                    .norm_dtype = RD_DTYPE_BF16,
+                                    .eps = 1e-6f,
+                                    .fuse = (rdi_quant_fuse)fuse};
+            static const int bytes[] = {3, 3, 7,
+                                        5}; // an element: x 2, q 1; residual read and written 4; up 2
             snprintf(shape, sizeof shape, "m=%lld k=%d %s", (long long)m, WIDTH, fuses[fuse]);
-            bench(&(bench_case){"quant_fp8", shape, &quant, bytes[fuse] * elems, y, elems, RD_DTYPE_E4M3}, buffers);
+            bench(&(bench_case){"quant_fp8", shape, &quant, bytes[fuse] * elems, y, elems, RD_DTYPE_E4M3},
+                  buffers);
         }
     }
     free(x), free(up), free(weight), free(y), free(scale), free(rest);
@@ -153,27 +193,55 @@ static void bench_heads(int64_t tokens, const copy_args *buffers) {
     void *k = bf16_values(elems, 1), *v = bf16_values(elems, 1);
     uint8_t *k_cache = calloc((size_t)cache, 1), *v_cache = calloc((size_t)cache, 1);
     int64_t *slots = malloc((size_t)tokens * sizeof *slots);
-    int32_t *positions = calloc((size_t)tokens, sizeof *positions); // position 0: turning in place changes nothing
+    int32_t *positions =
+        calloc((size_t)tokens, sizeof *positions); // position 0: turning in place changes nothing
     float inv_freq[HEAD_DIM / 2], scale[HEADS];
     char shape[64];
     for (int d = 0; d < HEAD_DIM / 2; d++) inv_freq[d] = powf(10000, -2.0f * (float)d / HEAD_DIM);
     for (int h = 0; h < HEADS; h++) scale[h] = 0.01f;
     if (k && v && k_cache && v_cache && slots && positions) {
         for (int64_t t = 0; t < tokens; t++) slots[t] = t;
-        rdi_rope_args rope = {.tokens = tokens, .q_heads = HEADS, .head_dim = HEAD_DIM, .rotary_dim = HEAD_DIM, .q = k,
-                              .q_stride_token = HEADS * HEAD_DIM, .q_stride_head = HEAD_DIM, .positions = positions,
-                              .inv_freq = inv_freq, .q_dtype = RD_DTYPE_BF16};
+        rdi_rope_args rope = {.tokens = tokens,
+                              .q_heads = HEADS,
+                              .head_dim = HEAD_DIM,
+                              .rotary_dim = HEAD_DIM,
+                              .q = k,
+                              .q_stride_token = HEADS * HEAD_DIM,
+                              .q_stride_head = HEAD_DIM,
+                              .positions = positions,
+                              .inv_freq = inv_freq,
+                              .q_dtype = RD_DTYPE_BF16};
         snprintf(shape, sizeof shape, "tokens=%lld heads=%d", (long long)tokens, HEADS);
         bench(&(bench_case){"rope", shape, &rope, 4 * elems, k, elems, RD_DTYPE_BF16}, buffers);
         for (int token_order = 0; token_order < 2; token_order++) {
-            rdi_kv_write_args kv = {.tokens = tokens, .kv_heads = HEADS, .head_dim = HEAD_DIM, .block_tokens = 16,
-                .blocks = rdi_ceil_div(tokens, 16), .k = k, .v = v, .k_stride_token = HEADS * HEAD_DIM, .k_stride_head = HEAD_DIM,
-                .v_stride_token = HEADS * HEAD_DIM, .v_stride_head = HEAD_DIM, .k_cache = k_cache, .v_cache = v_cache,
-                .kc_stride_block = 16 * HEADS * HEAD_DIM, .kc_stride_token = token_order ? 1 : HEADS * HEAD_DIM,
-                .kc_stride_head = token_order ? 16 * HEAD_DIM : HEAD_DIM, .kc_stride_dim = token_order ? 16 : 1,
-                .vc_stride_block = 16 * HEADS * HEAD_DIM, .vc_stride_token = HEADS * HEAD_DIM, .vc_stride_head = HEAD_DIM,
-                .vc_stride_dim = 1, .k_scale = scale, .v_scale = scale, .slots = slots, .x_dtype = RD_DTYPE_BF16, .kv_dtype = RD_DTYPE_E4M3};
-            snprintf(shape, sizeof shape, "tokens=%lld K by %s", (long long)tokens, token_order ? "token" : "dim");
+            rdi_kv_write_args kv = {.tokens = tokens,
+                                    .kv_heads = HEADS,
+                                    .head_dim = HEAD_DIM,
+                                    .block_tokens = 16,
+                                    .blocks = rdi_ceil_div(tokens, 16),
+                                    .k = k,
+                                    .v = v,
+                                    .k_stride_token = HEADS * HEAD_DIM,
+                                    .k_stride_head = HEAD_DIM,
+                                    .v_stride_token = HEADS * HEAD_DIM,
+                                    .v_stride_head = HEAD_DIM,
+                                    .k_cache = k_cache,
+                                    .v_cache = v_cache,
+                                    .kc_stride_block = 16 * HEADS * HEAD_DIM,
+                                    .kc_stride_token = token_order ? 1 : HEADS * HEAD_DIM,
+                                    .kc_stride_head = token_order ? 16 * HEAD_DIM : HEAD_DIM,
+                                    .kc_stride_dim = token_order ? 16 : 1,
+                                    .vc_stride_block = 16 * HEADS * HEAD_DIM,
+                                    .vc_stride_token = HEADS * HEAD_DIM,
+                                    .vc_stride_head = HEAD_DIM,
+                                    .vc_stride_dim = 1,
+                                    .k_scale = scale,
+                                    .v_scale = scale,
+                                    .slots = slots,
+                                    .x_dtype = RD_DTYPE_BF16,
+                                    .kv_dtype = RD_DTYPE_E4M3};
+            snprintf(shape, sizeof shape, "tokens=%lld K by %s", (long long)tokens,
+                     token_order ? "token" : "dim");
             bench(&(bench_case){"kv_write", shape, &kv, 6 * elems, k_cache, elems, RD_DTYPE_E4M3}, buffers);
         }
     }

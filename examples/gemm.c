@@ -17,16 +17,19 @@ int main(void) {
     rd_ctx *ctx = NULL;
     if (rd_ctx_create(NULL, &ctx)) return failed("context");
 
-    const rd_param question[] = {RD_INT("n", N),           RD_INT("k", K),
-                                 RD_WORD("a_dtype", "bf16"), RD_WORD("w_scale_dtype", "fp32"),
-                                 RD_WORD("c_dtype", "fp32"), RD_WORD("layout", "row")};
+    const rd_param question[] = {RD_INT("n", N),
+                                 RD_INT("k", K),
+                                 RD_WORD("a_dtype", "bf16"),
+                                 RD_WORD("w_scale_dtype", "fp32"),
+                                 RD_WORD("c_dtype", "fp32"),
+                                 RD_WORD("layout", "row")};
     const int keys = sizeof question / sizeof *question;
     rd_plan *plan = NULL;
     if (rd_plan_create(ctx, "gemm_fp8block_w8a16", question, keys, 1, M, &plan)) return failed("plan");
     printf("kernel for %d rows: %s\n", M, rd_plan_kernel(plan, M)->name);
 
-    static uint16_t a[M * K];              // bf16
-    static uint8_t w[N * K];               // e4m3
+    static uint16_t a[M * K]; // bf16
+    static uint8_t w[N * K];  // e4m3
     static float scale[(N / 128) * (K / 128)], c[M * N];
     for (int i = 0; i < M * K; i++) a[i] = 0x3f80; // 1.0
     for (int i = 0; i < N * K; i++) w[i] = 0x38;   // 1.0

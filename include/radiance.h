@@ -46,9 +46,9 @@ RD_API const char *rd_status_name(rd_status status);
 // Text of the last failed call on this thread ("gemm: K=2000, needs a multiple of 128"); "" before any failure.
 // Valid until the next failing call on the same thread.
 RD_API const char *rd_error_text(void);
-RD_API const char *rd_version(void);      // "0.1.0"
-RD_API const char *rd_build_id(void);     // short commit id of the build, "unknown" outside a checkout
-RD_API uint32_t rd_abi_version(void);     // compare with RD_ABI_VERSION at load
+RD_API const char *rd_version(void);  // "0.1.0"
+RD_API const char *rd_build_id(void); // short commit id of the build, "unknown" outside a checkout
+RD_API uint32_t rd_abi_version(void); // compare with RD_ABI_VERSION at load
 
 // The environment variables that the library reads (once, at first need). False past the end.
 typedef struct rd_env_info {
@@ -71,7 +71,8 @@ typedef enum rd_dtype {
 } rd_dtype;
 
 RD_API size_t rd_dtype_bytes(rd_dtype dtype); // bytes of one element; 0 for RD_DTYPE_NONE
-RD_API const char *rd_dtype_name(rd_dtype dtype); // canonical: "fp32" "bf16" "fp16" "fp8_e4m3" "fp8_e5m2" "e8m0" "i32" ...
+RD_API const char *
+rd_dtype_name(rd_dtype dtype); // canonical: "fp32" "bf16" "fp16" "fp8_e4m3" "fp8_e5m2" "e8m0" "i32" ...
 
 #define RD_MAX_RANK 5
 // One descriptor for every operand. Strides are in ELEMENTS. data == NULL means "not given" for optional operands.
@@ -99,16 +100,17 @@ typedef void (*rd_log_fn)(void *state, rd_log_level level, const char *text);
 typedef struct rd_device rd_device;
 typedef struct rd_device_info {
     uint32_t struct_size;
-    const char *name;    // "cpu", "r9700-gfx1201", "h200-sm90a", ...
-    const char *backend; // "cpu", "amd", "nvidia"
-    const char *arch;    // "x86-64", "gfx1201", "sm_90a"
-    const char *isa;     // space separated feature words: "avx2 avx512 avx512vbmi avx512bf16"
-    const char *model;   // the vendor's name of the chip
-    int32_t is_fixture;  // 1: canned, for questions only; kernels cannot run on it
-    int32_t compute_units; // physical cores, CUs or SMs
+    const char *name;          // "cpu", "r9700-gfx1201", "h200-sm90a", ...
+    const char *backend;       // "cpu", "amd", "nvidia"
+    const char *arch;          // "x86-64", "gfx1201", "sm_90a"
+    const char *isa;           // space separated feature words: "avx2 avx512 avx512vbmi avx512bf16"
+    const char *model;         // the vendor's name of the chip
+    int32_t is_fixture;        // 1: canned, for questions only; kernels cannot run on it
+    int32_t compute_units;     // physical cores, CUs or SMs
     int32_t performance_cores; // hybrid CPUs: cores of the fastest kind; else = compute_units
     int64_t l1_bytes, l2_bytes, l3_bytes, lds_bytes, memory_bytes;
-    double read_gbs;     // read bandwidth, GB/s (1e9): measured on a host, the source's figure on a fixture; 0 unknown
+    double
+        read_gbs; // read bandwidth, GB/s (1e9): measured on a host, the source's figure on a fixture; 0 unknown
 } rd_device_info;
 
 // name: "cpu" (probe this machine), "cpu:avx2" / "cpu:ref" (this machine, ISA capped), or a fixture name
@@ -133,7 +135,7 @@ typedef struct rd_ctx_options {
     int32_t threads;                 // 0 = RADIANCE_THREADS or all performance cores; negative is refused
     rd_parallel_for_fn parallel_for; // NULL = our own pool
     void *parallel_for_state;
-    rd_log_fn log;                   // NULL = silent
+    rd_log_fn log; // NULL = silent
     void *log_state;
 } rd_ctx_options;
 
@@ -151,8 +153,10 @@ typedef struct rd_param {
     int64_t i;
     const char *word;
 } rd_param;
-#define RD_INT(key_, value_)  {(key_), RD_PARAM_INT, (int64_t)(value_), NULL}
-#define RD_WORD(key_, value_) {(key_), RD_PARAM_WORD, 0, (value_)}
+#define RD_INT(key_, value_)                                                                                 \
+    { (key_), RD_PARAM_INT, (int64_t)(value_), NULL }
+#define RD_WORD(key_, value_)                                                                                \
+    { (key_), RD_PARAM_WORD, 0, (value_) }
 
 typedef enum rd_constraint_op { RD_EQ = 0, RD_LE, RD_GE, RD_MULTIPLE_OF, RD_ONE_OF } rd_constraint_op;
 typedef struct rd_constraint {
@@ -176,7 +180,7 @@ typedef struct rd_op_info {
     const char *interval_key; // the key that a plan covers an interval of ("m", "rows"), or NULL
     int32_t key_count;        // keys that a question may give
     const char *const *keys;
-    int32_t derived_count;    // keys computed from those
+    int32_t derived_count; // keys computed from those
     const char *const *derived;
 } rd_op_info;
 
@@ -197,12 +201,12 @@ typedef struct rd_verdict {
 } rd_verdict;
 // Explain: every candidate row of `op` on `device` in policy order. Not recorded. *count in: capacity of verdicts;
 // out: rows. verdicts = NULL asks for the count alone.
-RD_API rd_status rd_kernel_explain(const rd_device *device, const char *op, const rd_param *params, int32_t count,
-                                   rd_verdict *verdicts, int32_t *verdict_count);
+RD_API rd_status rd_kernel_explain(const rd_device *device, const char *op, const rd_param *params,
+                                   int32_t count, rd_verdict *verdicts, int32_t *verdict_count);
 
 typedef struct rd_selection {
     const char *op;
-    const char *query; // "m=1 n=7168 k=2048", keys in asked order, values normalised
+    const char *query;  // "m=1 n=7168 k=2048", keys in asked order, values normalised
     const char *kernel; // NULL: none
     const char *reason;
     int64_t asked;
@@ -223,8 +227,8 @@ RD_API const rd_policy_info *rd_policy_at(int32_t index);
 RD_API const rd_policy_info *rd_policy_find(const char *name);
 // Evaluates one rule. outputs: one string for each of info->outputs ("" = keeps what the caller had); rule: which
 // clause fired. Buffers of 64 and 128 bytes a string.
-RD_API rd_status rd_policy_eval(const rd_device *device, const char *rule, const rd_param *params, int32_t count,
-                                char (*outputs)[64], char rule_fired[128]);
+RD_API rd_status rd_policy_eval(const rd_device *device, const char *rule, const rd_param *params,
+                                int32_t count, char (*outputs)[64], char rule_fired[128]);
 
 // ---- plans ------------------------------------------------------------------------------------------------------
 typedef struct rd_plan rd_plan;
@@ -232,14 +236,15 @@ typedef void *rd_stream; // the caller's stream on a GPU; NULL on the CPU
 
 // A plan answers `op` with `params` for every value lo..hi of the op's interval key (0, 0 when it has none; the key
 // itself must not be among params). It holds one row per sub-interval and is recorded as one question per sub-interval.
-RD_API rd_status rd_plan_create(rd_ctx *ctx, const char *op, const rd_param *params, int32_t count, int64_t lo,
-                                int64_t hi, rd_plan **out);
+RD_API rd_status rd_plan_create(rd_ctx *ctx, const char *op, const rd_param *params, int32_t count,
+                                int64_t lo, int64_t hi, rd_plan **out);
 // The same with the kernel named by the caller, for checks and benches: nothing else is considered, and the kernel must
 // still hold its constraints over the whole interval (RD_E_UNSUPPORTED names the one that fails). Not recorded.
 RD_API rd_status rd_plan_create_kernel(rd_ctx *ctx, const char *kernel, const rd_param *params, int32_t count,
                                        int64_t lo, int64_t hi, rd_plan **out);
 RD_API void rd_plan_free(rd_plan *plan);
-RD_API const rd_kernel_info *rd_plan_kernel(const rd_plan *plan, int64_t at); // row used at interval value `at`
+RD_API const rd_kernel_info *rd_plan_kernel(const rd_plan *plan,
+                                            int64_t at); // row used at interval value `at`
 RD_API rd_status rd_plan_text(const rd_plan *plan, char *text, size_t *bytes);
 
 // Every run: ws = NULL stores the bytes needed in *ws_bytes and does nothing else; otherwise *ws_bytes is the size of
@@ -250,7 +255,7 @@ typedef struct rd_gemm_args {
     uint32_t struct_size;
     rd_tensor a;       // [m, k] e4m3 (fp8block) or bf16/f16/f32; any row stride
     rd_tensor a_scale; // [m, ceil(k/128)] f32, any strides; fp8block only
-    rd_tensor w;       // [n, k] e4m3 or bf16 row-major (row stride >= k), shuffle16 [n/16, 16k], or packed panels
+    rd_tensor w; // [n, k] e4m3 or bf16 row-major (row stride >= k), shuffle16 [n/16, 16k], or packed panels
     rd_tensor w_scale; // [ceil(n/128), ceil(k/128)] f32 or e8m0
     rd_tensor bias;    // [n] f32 or bf16, optional
     rd_tensor c;       // [m, n] bf16, f16 or f32; any row stride
@@ -275,7 +280,7 @@ typedef struct rd_quant_args {
     rd_tensor q;           // [m, k] e4m3
     rd_tensor q_scale;     // [m, ceil(k/128)] f32, any strides
     float eps;
-    int32_t unit_offset;   // 1: weight is stored minus one (Gemma)
+    int32_t unit_offset; // 1: weight is stored minus one (Gemma)
 } rd_quant_args;
 RD_API rd_status rd_quant_run(const rd_plan *plan, const rd_quant_args *args, void *ws, size_t *ws_bytes,
                               rd_stream stream);
@@ -284,18 +289,18 @@ RD_API rd_status rd_quant_run(const rd_plan *plan, const rd_quant_args *args, vo
 // position kv_lens[s] - q_len(s) + i. out = softmax(softcap(scale * q.k)) v, with window, sinks.
 typedef struct rd_attn_args {
     uint32_t struct_size;
-    rd_tensor q;           // [tokens, q_heads, head_dim] bf16 or f32
-    rd_tensor k_cache;     // [blocks, block_tokens, kv_heads, head_dim] e4m3 or bf16, any strides
-    rd_tensor v_cache;     // the same shape, its own strides
+    rd_tensor q;                // [tokens, q_heads, head_dim] bf16 or f32
+    rd_tensor k_cache;          // [blocks, block_tokens, kv_heads, head_dim] e4m3 or bf16, any strides
+    rd_tensor v_cache;          // the same shape, its own strides
     rd_tensor k_scale, v_scale; // [kv_heads] f32, e4m3 only
-    rd_tensor block_table; // [seqs, max_blocks] i32
-    rd_tensor kv_lens;     // [seqs] i32: keys visible to the last query token, itself included
-    rd_tensor q_starts;    // [seqs + 1] i32: first query token of each sequence
-    rd_tensor sinks;       // [q_heads] f32, optional: a logit that only joins the denominator
-    rd_tensor out;         // [tokens, q_heads, head_dim] bf16 or f32
-    float scale;           // usually 1/sqrt(head_dim)
-    float softcap;         // 0 = off: cap * tanh(x / cap)
-    int32_t window;        // 0 = off; else keys in (pos - window, pos]
+    rd_tensor block_table;      // [seqs, max_blocks] i32
+    rd_tensor kv_lens;          // [seqs] i32: keys visible to the last query token, itself included
+    rd_tensor q_starts;         // [seqs + 1] i32: first query token of each sequence
+    rd_tensor sinks;            // [q_heads] f32, optional: a logit that only joins the denominator
+    rd_tensor out;              // [tokens, q_heads, head_dim] bf16 or f32
+    float scale;                // usually 1/sqrt(head_dim)
+    float softcap;              // 0 = off: cap * tanh(x / cap)
+    int32_t window;             // 0 = off; else keys in (pos - window, pos]
 } rd_attn_args;
 RD_API rd_status rd_attn_run(const rd_plan *plan, const rd_attn_args *args, void *ws, size_t *ws_bytes,
                              rd_stream stream);

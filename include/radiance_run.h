@@ -23,29 +23,35 @@ typedef struct rd_model_info {
     const char *format;       // "safetensors" or "gguf"
     const char *quantization; // "none", "fp8_block128", or the GGUF types in words
     int32_t layers, hidden, intermediate, q_heads, kv_heads, head_dim, vocab, context_tokens;
-    int32_t tied_head;        // 1: the head is the embedding
-    int64_t weight_bytes;     // as stored
+    int32_t tied_head;    // 1: the head is the embedding
+    int64_t weight_bytes; // as stored
     int64_t parameters;
 } rd_model_info;
 
-RD_API rd_status rd_model_open(const char *path, rd_model **out); // folder or .gguf; everything checked, nothing copied
+RD_API rd_status rd_model_open(const char *path,
+                               rd_model **out); // folder or .gguf; everything checked, nothing copied
 RD_API void rd_model_close(rd_model *model);
 RD_API rd_status rd_model_get_info(const rd_model *model, rd_model_info *info);
 
 // ---- tokenizer -----------------------------------------------------------------------------------------------------
 typedef struct rd_tokenizer rd_tokenizer;
-enum { RD_TOKENIZE_SPECIAL = 1, RD_TOKENIZE_ADD_BOS = 2 }; // parse special tokens in the text; BOS as the model asks
+enum {
+    RD_TOKENIZE_SPECIAL = 1,
+    RD_TOKENIZE_ADD_BOS = 2
+}; // parse special tokens in the text; BOS as the model asks
 RD_API rd_status rd_tokenizer_open(const char *path, rd_tokenizer **out); // model folder or .gguf
 RD_API void rd_tokenizer_close(rd_tokenizer *tokenizer);
-RD_API const rd_tokenizer *rd_model_tokenizer(const rd_model *model); // RD_E_* text when the model has none: NULL
+RD_API const rd_tokenizer *
+rd_model_tokenizer(const rd_model *model); // RD_E_* text when the model has none: NULL
 // text need not end with NUL; it must be UTF-8. *count in: capacity of ids, out: ids needed. RD_E_LIMIT when too small.
-RD_API rd_status rd_tokenize(const rd_tokenizer *tokenizer, const char *text, size_t text_bytes, uint32_t flags,
-                             int32_t *ids, int64_t *count);
+RD_API rd_status rd_tokenize(const rd_tokenizer *tokenizer, const char *text, size_t text_bytes,
+                             uint32_t flags, int32_t *ids, int64_t *count);
 // Bytes of one token (may be part of a UTF-8 sequence). special = 0 renders special tokens as nothing.
-RD_API rd_status rd_token_bytes(const rd_tokenizer *tokenizer, int32_t id, int32_t special, const char **bytes,
-                                size_t *byte_count);
-RD_API rd_status rd_detokenize(const rd_tokenizer *tokenizer, const int32_t *ids, int64_t count, int32_t special,
-                               char *text, size_t *bytes); // *bytes in: capacity, out: length with NUL
+RD_API rd_status rd_token_bytes(const rd_tokenizer *tokenizer, int32_t id, int32_t special,
+                                const char **bytes, size_t *byte_count);
+RD_API rd_status rd_detokenize(const rd_tokenizer *tokenizer, const int32_t *ids, int64_t count,
+                               int32_t special, char *text,
+                               size_t *bytes); // *bytes in: capacity, out: length with NUL
 RD_API int32_t rd_token_is_end(const rd_tokenizer *tokenizer, int32_t id); // end of generation
 RD_API int32_t rd_tokenizer_vocab(const rd_tokenizer *tokenizer);
 typedef struct rd_chat_message {
@@ -58,11 +64,12 @@ RD_API rd_status rd_chat_render(const rd_tokenizer *tokenizer, const rd_chat_mes
 // ---- convert -------------------------------------------------------------------------------------------------------
 typedef struct rd_convert_tensor_report {
     const char *name;
-    double mean_abs_error, max_abs_error, relative_error; // of the dequantised tensor; relative = sum|d| / sum|w|
+    double mean_abs_error, max_abs_error,
+        relative_error; // of the dequantised tensor; relative = sum|d| / sum|w|
 } rd_convert_tensor_report;
 typedef struct rd_convert_options {
     uint32_t struct_size;
-    int32_t head_fp8; // quantise embedding-tied or separate head too (stored as lm_head.weight)
+    int32_t head_fp8;  // quantise embedding-tied or separate head too (stored as lm_head.weight)
     int32_t overwrite; // replace an existing output folder
     rd_progress_fn progress;
     void *progress_state;
@@ -80,11 +87,11 @@ typedef enum rd_activation { RD_ACT_W8A16 = 0, RD_ACT_W8A8 = 1 } rd_activation;
 
 typedef struct rd_engine_options {
     uint32_t struct_size;
-    int32_t context_tokens;     // per session, 0 = the model's
-    int32_t max_sessions;       // sessions that share the KV pool, 0 = 1
-    int32_t max_batch_rows;     // most token rows of one step (prefill chunk), 0 = 512
-    rd_dtype kv_dtype;          // RD_DTYPE_E4M3 or RD_DTYPE_BF16; NONE = bf16
-    rd_activation activation;   // how block-FP8 linears run
+    int32_t context_tokens;   // per session, 0 = the model's
+    int32_t max_sessions;     // sessions that share the KV pool, 0 = 1
+    int32_t max_batch_rows;   // most token rows of one step (prefill chunk), 0 = 512
+    rd_dtype kv_dtype;        // RD_DTYPE_E4M3 or RD_DTYPE_BF16; NONE = bf16
+    rd_activation activation; // how block-FP8 linears run
     rd_progress_fn progress;
     void *progress_state;
 } rd_engine_options;
@@ -103,14 +110,15 @@ RD_API void rd_engine_free(rd_engine *engine);
 
 RD_API rd_status rd_session_create(rd_engine *engine, rd_session **out);
 RD_API void rd_session_free(rd_session *session);
-RD_API int64_t rd_session_tokens(const rd_session *session);   // tokens in the timeline
-RD_API int64_t rd_session_room(const rd_session *session);     // tokens that still fit
+RD_API int64_t rd_session_tokens(const rd_session *session); // tokens in the timeline
+RD_API int64_t rd_session_room(const rd_session *session);   // tokens that still fit
 // Makes the timeline equal ids[0..count): keeps the common prefix, drops the rest, prefills what is new in chunks. The
 // logits of the last position are ready afterwards. RD_E_LIMIT (with how many fit) leaves the timeline as it was.
-RD_API rd_status rd_session_sync(rd_session *session, const int32_t *ids, int64_t count, rd_progress_fn progress,
-                                 void *progress_state);
+RD_API rd_status rd_session_sync(rd_session *session, const int32_t *ids, int64_t count,
+                                 rd_progress_fn progress, void *progress_state);
 RD_API rd_status rd_session_truncate(rd_session *session, int64_t tokens); // drop the tail: rejected drafts
-RD_API const float *rd_session_logits(const rd_session *session); // [vocab] of the last position; NULL before any
+RD_API const float *
+rd_session_logits(const rd_session *session); // [vocab] of the last position; NULL before any
 
 // One decode or verify step over several sessions: each appends its `count` tokens (1..17) and gets logits for every one.
 // Rows of one item never depend on the other items. A session in prefill (fresh tokens) goes through sync, not here.
@@ -126,22 +134,23 @@ RD_API rd_status rd_engine_step(rd_engine *engine, const rd_step_item *items, in
 typedef struct rd_generate_options {
     uint32_t struct_size;
     int32_t max_tokens;
-    rd_sample_row sampling;  // counter is set by the engine
-    int32_t ignore_end;      // keep going past an end token
+    rd_sample_row sampling; // counter is set by the engine
+    int32_t ignore_end;     // keep going past an end token
     int (*on_token)(void *state, int32_t id, const char *bytes, size_t byte_count); // non-zero stops
     void *on_token_state;
 } rd_generate_options;
 typedef struct rd_generate_result {
     uint32_t struct_size;
     int64_t generated;
-    int32_t hit_end;  // an end token was produced (not counted in generated)
+    int32_t hit_end;   // an end token was produced (not counted in generated)
     int32_t hit_limit; // the context is full
     double prefill_seconds, decode_seconds;
     int64_t prefilled_tokens; // after prefix reuse
 } rd_generate_result;
 // Syncs the session to prompt ids, then samples. ids_out: [max_tokens].
 RD_API rd_status rd_generate(rd_session *session, const int32_t *prompt, int64_t prompt_count,
-                             const rd_generate_options *options, int32_t *ids_out, rd_generate_result *result);
+                             const rd_generate_options *options, int32_t *ids_out,
+                             rd_generate_result *result);
 
 #ifdef __cplusplus
 }

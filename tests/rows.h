@@ -22,8 +22,8 @@ static inline uint32_t host_isa(void) {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
         isa |= RDI_ISA_AVX2;
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512dq"))
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
         isa |= RDI_ISA_AVX512;
     if (__builtin_cpu_supports("avx512vbmi")) isa |= RDI_ISA_AVX512VBMI;
 #endif
@@ -53,7 +53,9 @@ static inline uint64_t random_next(uint64_t *state) {
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
     return z ^ z >> 31;
 }
-static inline double random_unit(uint64_t *state) { return (double)(random_next(state) >> 11) * 0x1p-53; }
+static inline double random_unit(uint64_t *state) {
+    return (double)(random_next(state) >> 11) * 0x1p-53;
+}
 static inline float random_normal(uint64_t *state) {
     double u = random_unit(state) + 0x1p-60, v = random_unit(state);
     return (float)(sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
@@ -101,7 +103,8 @@ static inline double ulp_of(rd_dtype dtype, double value) { // spacing of the ty
 // Same bits, or both NaN (the sign and payload of a NaN are the hardware's business).
 static inline bool same_bits(rd_dtype dtype, const void *a, const void *b, int64_t at) {
     size_t bytes = rd_dtype_bytes(dtype);
-    if (!memcmp((const char *)a + (size_t)at * bytes, (const char *)b + (size_t)at * bytes, bytes)) return true;
+    if (!memcmp((const char *)a + (size_t)at * bytes, (const char *)b + (size_t)at * bytes, bytes))
+        return true;
     return isnan(rdi_load_f32(a, dtype, at)) && isnan(rdi_load_f32(b, dtype, at));
 }
 

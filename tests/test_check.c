@@ -13,13 +13,16 @@ rd_status cli_error(rd_status status, const char *format, ...) {
     return status;
 }
 
-static check_output output_of(check_judge judge, double limit, double least, float *got, float *want, int64_t count) {
-    return (check_output){.judge = judge, .limit = limit, .least = least, .count = count, .got = got, .want = want};
+static check_output output_of(check_judge judge, double limit, double least, float *got, float *want,
+                              int64_t count) {
+    return (check_output){
+        .judge = judge, .limit = limit, .least = least, .count = count, .got = got, .want = want};
 }
 
 static void test_check_judges(void **state) {
     (void)state;
-    float want[4] = {1, -2, 4, 1}, same[4] = {1, -2, 4, 1}, off[4] = {1, -2, 4.5f, 1}, bad[4] = {1, -2, NAN, 1};
+    float want[4] = {1, -2, 4, 1}, same[4] = {1, -2, 4, 1}, off[4] = {1, -2, 4.5f, 1},
+          bad[4] = {1, -2, NAN, 1};
     float inf[4] = {1, -2, INFINITY, 1};
     check_output o = output_of(CHECK_MEAN, 1e-3, 0, same, want, 4);
     assert_true(judged_error(&o) == 0);
@@ -67,7 +70,8 @@ static void test_check_command(void **state) {
     assert_int_equal(pclose(out), 0);
     assert_true(rows && summary);
     assert_int_equal(system(RD_CLI " check --op nonsense 2>/dev/null") >> 8, RD_E_INVALID);
-    assert_int_equal(system(RD_CLI " check --op kv_write --device h200-sm90a 2>/dev/null") >> 8, RD_E_NO_DEVICE);
+    assert_int_equal(system(RD_CLI " check --op kv_write --device h200-sm90a 2>/dev/null") >> 8,
+                     RD_E_NO_DEVICE);
 }
 
 int main(void) {

@@ -71,8 +71,10 @@ static void check_memory(const tiny_spec *spec, rd_engine_options options) {
     rd_memory_report report = {.struct_size = sizeof report};
     ok(rd_engine_memory(r.ctx, r.model, &options, &report));
     const size_t kv_bytes = options.kv_dtype == RD_DTYPE_E4M3 ? 1 : 2;
-    assert_int_equal(report.kv_per_token, 2 * (size_t)(spec->layers * spec->kv_heads * spec->head_dim) * kv_bytes);
-    const int64_t blocks = (int64_t)((options.context_tokens + 63) / 64) * (options.max_sessions ? options.max_sessions : 1);
+    assert_int_equal(report.kv_per_token,
+                     2 * (size_t)(spec->layers * spec->kv_heads * spec->head_dim) * kv_bytes);
+    const int64_t blocks =
+        (int64_t)((options.context_tokens + 63) / 64) * (options.max_sessions ? options.max_sessions : 1);
     assert_int_equal(report.kv_cache, blocks * 64 * report.kv_per_token);
     assert_int_equal(report.total_allocated,
                      report.weights_packed + report.kv_cache + report.workspace + report.activations);
@@ -84,7 +86,8 @@ static void check_memory(const tiny_spec *spec, rd_engine_options options) {
                             engine->geometry.max_sessions * (int64_t)sizeof(rd_session);
     assert_int_equal(engine->memory.allocated_bytes + handles, report.total_allocated);
     // The heap's own view, where it has one (a sanitizer's allocator reports nothing): plans and alignment on top.
-    const int64_t grown = (int64_t)(after.uordblks + after.hblkhd) - (int64_t)(before.uordblks + before.hblkhd);
+    const int64_t grown =
+        (int64_t)(after.uordblks + after.hblkhd) - (int64_t)(before.uordblks + before.hblkhd);
     if (after.uordblks) assert_in_range(grown - report.total_allocated, 0, 65536);
     rd_engine_free(engine);
     rig_close(&r);
@@ -93,9 +96,11 @@ static void check_memory(const tiny_spec *spec, rd_engine_options options) {
 static void test_engine_memory_is_known_before_and_exact(void **state) {
     (void)state;
     check_memory(&tiny_llama, (rd_engine_options){.context_tokens = 100, .max_sessions = 3});
-    check_memory(&tiny_even, (rd_engine_options){.context_tokens = 512, .kv_dtype = RD_DTYPE_E4M3, .max_batch_rows = 9});
+    check_memory(&tiny_even,
+                 (rd_engine_options){.context_tokens = 512, .kv_dtype = RD_DTYPE_E4M3, .max_batch_rows = 9});
     check_memory(&tiny_bf16, (rd_engine_options){.context_tokens = 64});
-    check_memory(&tiny_qwen3, (rd_engine_options){.context_tokens = 65, .activation = RD_ACT_W8A8, .max_sessions = 2});
+    check_memory(&tiny_qwen3,
+                 (rd_engine_options){.context_tokens = 65, .activation = RD_ACT_W8A8, .max_sessions = 2});
 }
 
 static void test_engine_refuses_options_by_name(void **state) {
@@ -128,7 +133,8 @@ static void test_engine_refuses_options_by_name(void **state) {
 }
 
 // ---- cache scales -----------------------------------------------------------------------------------------------------------
-static double largest_row(const double *w, int rows, int k, const double *g) { // max of |w.y| over |y / g|_2 = sqrt(k)
+static double largest_row(const double *w, int rows, int k,
+                          const double *g) { // max of |w.y| over |y / g|_2 = sqrt(k)
     double largest = 0;
     for (int r = 0; r < rows; r++) {
         double sum = 0;
@@ -144,21 +150,25 @@ static void test_engine_cache_scales_bound_every_input(void **state) {
     rig r;
     rig_open(&r, &tiny_even);
     const tiny_spec *s = &r.m.spec;
-    const rd_engine_options options = {.struct_size = sizeof options, .kv_dtype = RD_DTYPE_E4M3, .context_tokens = 64};
+    const rd_engine_options options = {
+        .struct_size = sizeof options, .kv_dtype = RD_DTYPE_E4M3, .context_tokens = 64};
     rd_engine *engine;
     ok(rd_engine_create(r.ctx, r.model, &options, &engine));
     for (int layer = 0; layer < s->layers; layer++)
         for (int head = 0; head < s->kv_heads; head++) {
             const double *g = tiny_weight(&r.m, layer, "input_layernorm");
             const size_t at = (size_t)(head * s->head_dim * s->hidden);
-            const double v = largest_row(tiny_weight(&r.m, layer, "self_attn.v_proj") + at, s->head_dim, s->hidden, g);
-            const double k = largest_row(tiny_weight(&r.m, layer, "self_attn.k_proj") + at, s->head_dim, s->hidden, g);
+            const double v =
+                largest_row(tiny_weight(&r.m, layer, "self_attn.v_proj") + at, s->head_dim, s->hidden, g);
+            const double k =
+                largest_row(tiny_weight(&r.m, layer, "self_attn.k_proj") + at, s->head_dim, s->hidden, g);
             const float v_scale = ((const float *)engine->layer[layer].v_scale.data)[head];
             const float k_scale = ((const float *)engine->layer[layer].k_scale.data)[head];
             int exponent;
             assert_true(frexpf(v_scale, &exponent) == 0.5f && frexpf(k_scale, &exponent) == 0.5f);
             assert_true((double)v_scale * 448 >= v && (double)v_scale * 448 <= 2.2 * v);
-            assert_true((double)k_scale * 448 >= k && (double)k_scale * 448 <= 3.1 * k); // a pair of rows: up to sqrt(2) more
+            assert_true((double)k_scale * 448 >= k &&
+                        (double)k_scale * 448 <= 3.1 * k); // a pair of rows: up to sqrt(2) more
         }
     rd_engine_free(engine);
     rig_close(&r);
@@ -171,9 +181,12 @@ static void check_damage(const tiny_spec *spec, const char *tensor, int element,
     tiny_make(&m, spec, ++seed);
     for (int i = 0; i < m.count; i++) {
         if (strcmp(m.tensor[i].name, tensor)) continue;
-        if (m.tensor[i].fp8 && element < 0) m.tensor[i].scale[0] = NAN;
-        else if (m.tensor[i].fp8) m.tensor[i].code[element] = 0xff;
-        else m.tensor[i].bf16[element] = 0x7f80; // Inf
+        if (m.tensor[i].fp8 && element < 0)
+            m.tensor[i].scale[0] = NAN;
+        else if (m.tensor[i].fp8)
+            m.tensor[i].code[element] = 0xff;
+        else
+            m.tensor[i].bf16[element] = 0x7f80; // Inf
     }
     tiny_write_weights(&m);
     rd_ctx *ctx;
@@ -213,7 +226,8 @@ static void test_engine_creation_can_be_stopped(void **state) {
     rig r;
     rig_open(&r, &tiny_even);
     int calls = 0;
-    const rd_engine_options options = {.struct_size = sizeof options, .progress = stop_now, .progress_state = &calls};
+    const rd_engine_options options = {
+        .struct_size = sizeof options, .progress = stop_now, .progress_state = &calls};
     rd_engine *engine;
     refuse(rd_engine_create(r.ctx, r.model, &options, &engine), RD_E_CANCELLED, "stopped");
     assert_null(engine);
@@ -249,8 +263,11 @@ static void test_engine_survives_every_allocation_failure(void **state) {
     int failures = 0;
     rd_status status = RD_E_NOMEM;
     for (int64_t nth = 1; status != RD_OK && nth < 10000; nth++) {
-        rd_engine_options options = {.struct_size = sizeof options, .context_tokens = 128, .kv_dtype = RD_DTYPE_E4M3,
-                                     .activation = RD_ACT_W8A8, .max_sessions = 2};
+        rd_engine_options options = {.struct_size = sizeof options,
+                                     .context_tokens = 128,
+                                     .kv_dtype = RD_DTYPE_E4M3,
+                                     .activation = RD_ACT_W8A8,
+                                     .max_sessions = 2};
         rd_engine *engine = NULL;
         rdi_alloc_fail_at(nth);
         status = rd_engine_create(r.ctx, r.model, &options, &engine);
@@ -268,7 +285,8 @@ static void test_engine_survives_every_allocation_failure(void **state) {
     }
     ok(status);
     if (counting) assert_true(failures > 20);
-    print_message("%d allocations failed in turn%s\n", failures, counting ? "" : " (build without RADIANCE_FAULTS)");
+    print_message("%d allocations failed in turn%s\n", failures,
+                  counting ? "" : " (build without RADIANCE_FAULTS)");
     rig_close(&r);
 }
 

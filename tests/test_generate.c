@@ -35,7 +35,8 @@ static void run(const char *before, const char *arguments, int code) {
     char line[512];
     snprintf(line, sizeof line, "generate %s --threads 1 %s", folder, arguments);
     cli_run(before, line, &result);
-    if (result.code != code) fail_msg("radiance %s: exit %d, needs %d: %s", line, result.code, code, result.err);
+    if (result.code != code)
+        fail_msg("radiance %s: exit %d, needs %d: %s", line, result.code, code, result.err);
 }
 
 static void needs_word(const char *word) {
@@ -77,7 +78,8 @@ static void test_generate_json_has_its_fields(void **state) {
     assert_int_equal(cJSON_GetArraySize(ids), 12);
     assert_int_equal(cJSON_GetArraySize(top), 3);
     // Greedy: the first token is the largest logit, and they come in order.
-    assert_int_equal(cJSON_GetArrayItem(ids, 0)->valueint, cJSON_GetArrayItem(cJSON_GetArrayItem(top, 0), 0)->valueint);
+    assert_int_equal(cJSON_GetArrayItem(ids, 0)->valueint,
+                     cJSON_GetArrayItem(cJSON_GetArrayItem(top, 0), 0)->valueint);
     for (int i = 1; i < 3; i++)
         assert_true(cJSON_GetArrayItem(cJSON_GetArrayItem(top, i - 1), 1)->valuedouble >=
                     cJSON_GetArrayItem(cJSON_GetArrayItem(top, i), 1)->valuedouble);
@@ -93,7 +95,8 @@ static void test_generate_reads_prompts_alike(void **state) {
     static char first[sizeof result.out];
     write_prompt("say it", 6);
     char options[256];
-    const char *draw = "--max-tokens 20 --temperature 1.5 --top-k 50 --top-p 0.95 --min-p 0.01 --seed 3 --ignore-end";
+    const char *draw =
+        "--max-tokens 20 --temperature 1.5 --top-k 50 --top-p 0.95 --min-p 0.01 --seed 3 --ignore-end";
     snprintf(options, sizeof options, "--prompt \"say it\" %s", draw);
     run("", options, 0);
     memcpy(first, result.out, sizeof first);
@@ -109,7 +112,8 @@ static void test_generate_reads_prompts_alike(void **state) {
     snprintf(options, sizeof options, "--prompt \"say it\" %s --seed 4", draw);
     run("", options, 0);
     assert_string_not_equal(result.out, first);
-    snprintf(options, sizeof options, "--prompt \"say it\" %s --kv fp8 --batch-rows 3 --report --stats", draw);
+    snprintf(options, sizeof options, "--prompt \"say it\" %s --kv fp8 --batch-rows 3 --report --stats",
+             draw);
     run("", options, 0);
     needs_word("Radiance kernel selection");
     needs_word("tok/s");
@@ -162,8 +166,8 @@ static void test_generate_interrupt_ends_cleanly(void **state) {
     if (child == 0) {
         dup2(pipe_ends[1], STDOUT_FILENO);
         close(pipe_ends[0]);
-        execl(RD_CLI, "radiance", "generate", folder, "--prompt", "go on", "--raw", "--max-tokens", "50000", "--ignore-end",
-              "--threads", "1", (char *)NULL);
+        execl(RD_CLI, "radiance", "generate", folder, "--prompt", "go on", "--raw", "--max-tokens", "50000",
+              "--ignore-end", "--threads", "1", (char *)NULL);
         _exit(99);
     }
     close(pipe_ends[1]);
@@ -239,7 +243,8 @@ static void judge_answer(judge *j, const cJSON *row, const int32_t *answer, int3
     const float *before = rd_session_logits(j->session);
     for (int32_t at = 0; at < count; at++) {
         const float *row_logits = at == 0 ? before : logits + (at - 1) % 16 * j->vocab;
-        if (cJSON_GetArrayItem(margins, at)->valuedouble < MARGIN) j->skipped++;
+        if (cJSON_GetArrayItem(margins, at)->valuedouble < MARGIN)
+            j->skipped++;
         else {
             assert_int_equal(top_of(row_logits, j->vocab), answer[at]);
             j->checked++;
@@ -294,8 +299,8 @@ static void test_generate_demo_model_is_near_the_references(void **state) {
     ok(rd_engine_create(j.ctx, j.model, &engine, &j.engine));
     ok(rd_session_create(j.engine, &j.session));
     judge_all(&j);
-    print_message("%d tokens with a lead of %.2f or more equal, %d below it; worst top-5 difference %.3f\n", j.checked, MARGIN,
-                  j.skipped, j.worst);
+    print_message("%d tokens with a lead of %.2f or more equal, %d below it; worst top-5 difference %.3f\n",
+                  j.checked, MARGIN, j.skipped, j.worst);
     assert_true(j.checked >= 64); // of 128: the threshold must leave something to check
     rd_session_free(j.session);
     rd_engine_free(j.engine);

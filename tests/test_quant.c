@@ -29,8 +29,9 @@ typedef struct quant_data {
 static quant_data data_new(const quant_case *c, uint64_t seed) {
     uint64_t state = seed;
     int64_t elems = c->m * (c->k + 3), groups = rdi_ceil_div(c->k, 128);
-    quant_data d = {guarded_new(elems, c->x), guarded_new(elems, c->other), guarded_new(elems, c->other),
-                    guarded_new(c->k, c->other), guarded_new(elems, RD_DTYPE_E4M3), guarded_new(c->m * groups, RD_DTYPE_F32)};
+    quant_data d = {guarded_new(elems, c->x),          guarded_new(elems, c->other),
+                    guarded_new(elems, c->other),      guarded_new(c->k, c->other),
+                    guarded_new(elems, RD_DTYPE_E4M3), guarded_new(c->m * groups, RD_DTYPE_F32)};
     for (int64_t m = 0; m < c->m; m++)
         for (int64_t k = 0; k < c->k; k++) {
             int64_t at = m * (c->k + 3) + k;
@@ -49,13 +50,27 @@ static void data_free(quant_data *d) {
 
 static rdi_quant_args args_of(const quant_case *c, quant_data *d) {
     int64_t groups = rdi_ceil_div(c->k, 128);
-    return (rdi_quant_args){.m = c->m, .k = c->k, .x = d->x.data, .up = d->up.data, .residual = d->residual.data,
-                            .norm_weight = d->weight.data, .q = d->q.data, .q_scale = d->scale.data, .x_stride = c->k + 3,
-                            .up_stride = c->k + 3, .residual_stride = c->k + 3, .q_stride = c->k + 3,
+    return (rdi_quant_args){.m = c->m,
+                            .k = c->k,
+                            .x = d->x.data,
+                            .up = d->up.data,
+                            .residual = d->residual.data,
+                            .norm_weight = d->weight.data,
+                            .q = d->q.data,
+                            .q_scale = d->scale.data,
+                            .x_stride = c->k + 3,
+                            .up_stride = c->k + 3,
+                            .residual_stride = c->k + 3,
+                            .q_stride = c->k + 3,
                             .q_scale_stride_m = c->scales_by_column ? 1 : groups,
-                            .q_scale_stride_k = c->scales_by_column ? c->m : 1, .x_dtype = c->x, .up_dtype = c->other,
-                            .residual_dtype = c->other, .norm_dtype = c->other, .eps = 1e-6f,
-                            .unit_offset = c->unit_offset, .fuse = c->fuse};
+                            .q_scale_stride_k = c->scales_by_column ? c->m : 1,
+                            .x_dtype = c->x,
+                            .up_dtype = c->other,
+                            .residual_dtype = c->other,
+                            .norm_dtype = c->other,
+                            .eps = 1e-6f,
+                            .unit_offset = c->unit_offset,
+                            .fuse = c->fuse};
 }
 
 // Steps between two e4m3 codes of one sign; a code's magnitude orders the values.
@@ -116,7 +131,8 @@ static void test_quant_every_k(void **unused) {
     (void)unused;
     uint64_t state = fresh_seed("quant");
     for (int64_t k = 1; k <= 300; k++)
-        check_case(&(quant_case){2, k, (rdi_quant_fuse)(k % 4), float_types[k % 3], float_types[k / 4 % 3], 1, (int)(k & 1), k / 2 & 1},
+        check_case(&(quant_case){2, k, (rdi_quant_fuse)(k % 4), float_types[k % 3], float_types[k / 4 % 3], 1,
+                                 (int)(k & 1), k / 2 & 1},
                    random_next(&state));
 }
 
@@ -126,8 +142,10 @@ static void test_quant_acceptance_shapes(void **unused) {
     uint64_t state = fresh_seed("quant shapes");
     for (size_t i = 0; i < RDI_COUNT(dims); i++)
         for (int fuse = 0; fuse < 4; fuse++)
-            check_case(&(quant_case){7, dims[i], (rdi_quant_fuse)fuse, RD_DTYPE_BF16, RD_DTYPE_BF16, 3, 0, 0}, random_next(&state));
-    check_case(&(quant_case){2050, 512, RDI_FUSE_NONE, RD_DTYPE_BF16, RD_DTYPE_BF16, 3, 0, 1}, random_next(&state));
+            check_case(&(quant_case){7, dims[i], (rdi_quant_fuse)fuse, RD_DTYPE_BF16, RD_DTYPE_BF16, 3, 0, 0},
+                       random_next(&state));
+    check_case(&(quant_case){2050, 512, RDI_FUSE_NONE, RD_DTYPE_BF16, RD_DTYPE_BF16, 3, 0, 1},
+               random_next(&state));
 }
 
 // q * s gives x back within half a step of the code: 2^-4 relative for normal codes, 2^-10 of the scale below.
@@ -157,7 +175,9 @@ static void test_quant_codes_at_every_tie(void **unused) {
     for (int i = 0; (row = row_at("quant_fp8", i)); i++)
         for (int code = 0; code < 0x7e; code++) {
             float tie = (rdi_f32_from_e4m3((uint8_t)code) + rdi_f32_from_e4m3((uint8_t)(code + 1))) / 2;
-            float x[128] = {448, tie, nextafterf(tie, 0), nextafterf(tie, 1000), -tie, rdi_f32_from_e4m3((uint8_t)code)}, s;
+            float x[128] =
+                {448, tie, nextafterf(tie, 0), nextafterf(tie, 1000), -tie, rdi_f32_from_e4m3((uint8_t)code)},
+                  s;
             uint8_t q[128];
             rdi_quant_args a = {.m = 1, .k = 128, .x = x, .q = q, .q_scale = &s, .x_dtype = RD_DTYPE_F32};
             row->run(&a, NULL, NULL);
@@ -179,7 +199,8 @@ static void test_quant_scale_floor(void **unused) {
         float x[130] = {0}, s[2];
         uint8_t q[130];
         x[128] = 1e-30f;
-        rdi_quant_args a = {.m = 1, .k = 130, .x = x, .q = q, .q_scale = s, .q_scale_stride_k = 1, .x_dtype = RD_DTYPE_F32};
+        rdi_quant_args a = {
+            .m = 1, .k = 130, .x = x, .q = q, .q_scale = s, .q_scale_stride_k = 1, .x_dtype = RD_DTYPE_F32};
         row->run(&a, NULL, NULL);
         for (int k = 0; k < 130; k++) assert_int_equal(q[k], 0);
         assert_true(s[0] == 1.0f / (448.0f * 512.0f) && s[1] == s[0]);
@@ -197,12 +218,19 @@ static void test_quant_case_27_inf_nan_keep_the_row(void **unused) {
             for (int k = 0; k < 200; k++) x[k] = bad[k] = (float)((k * 37) % 101 - 50);
             x[where] = 0, x[(where + 70) % 200] = 0, x[(where + 140) % 200] = 0;
             bad[where] = INFINITY, bad[(where + 70) % 200] = -INFINITY, bad[(where + 140) % 200] = NAN;
-            rdi_quant_args a = {.m = 1, .k = 200, .x = x, .q = q, .q_scale = s, .q_scale_stride_k = 1, .x_dtype = RD_DTYPE_F32};
+            rdi_quant_args a = {.m = 1,
+                                .k = 200,
+                                .x = x,
+                                .q = q,
+                                .q_scale = s,
+                                .q_scale_stride_k = 1,
+                                .x_dtype = RD_DTYPE_F32};
             row->run(&a, NULL, NULL);
             a.x = bad, a.q = q_bad, a.q_scale = s_bad;
             row->run(&a, NULL, NULL);
             assert_true(s[0] == s_bad[0] && s[1] == s_bad[1] && isfinite(s_bad[0]) && isfinite(s_bad[1]));
-            q[where] = 0x7e, q[(where + 70) % 200] = 0xfe, q[(where + 140) % 200] = 0x7f | (q_bad[(where + 140) % 200] & 0x80);
+            q[where] = 0x7e, q[(where + 70) % 200] = 0xfe,
+            q[(where + 140) % 200] = 0x7f | (q_bad[(where + 140) % 200] & 0x80);
             assert_memory_equal(q, q_bad, 200);
         }
 }

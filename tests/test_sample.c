@@ -12,8 +12,8 @@ static rdi_par *pool(void) {
     return par;
 }
 
-static void run_rows(const rdi_row *row, const float *logits, int64_t rows, int64_t vocab, const rd_sample_row *params,
-                     int32_t *ids, rdi_par *par) {
+static void run_rows(const rdi_row *row, const float *logits, int64_t rows, int64_t vocab,
+                     const rd_sample_row *params, int32_t *ids, rdi_par *par) {
     rdi_sample_args a = {rows, vocab, logits, vocab, params, ids};
     size_t bytes = row->ws_bytes(&a, rdi_par_threads(par));
     guarded ws = guarded_new((int64_t)bytes, RD_DTYPE_U8);
@@ -31,8 +31,10 @@ static void test_sample_philox_published_vectors(void **unused) {
     (void)unused;
     static const uint32_t vectors[3][10] = {
         {0, 0, 0, 0, 0, 0, 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
-        {0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
-        {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}};
+        {0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0x408f276d, 0x41c83b0e,
+         0xa20bc7c6, 0x6d5451fd},
+        {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0xd16cfe09, 0x94fdcceb,
+         0x5001e420, 0x24126ea1}};
     for (int i = 0; i < 3; i++) {
         uint32_t out[4];
         rdi_philox4x32(vectors[i], vectors[i] + 4, out);
@@ -59,11 +61,15 @@ static void test_sample_greedy_ties_and_bad_rows(void **unused) {
                 assert_int_equal(run_one(row, logits, vocab, greedy), vocab / 2);
                 logits[vocab - 1] = INFINITY;
                 assert_int_equal(run_one(row, logits, vocab, greedy), vocab - 1);
-                assert_int_equal(run_one(row, logits, vocab, (rd_sample_row){.temperature = 1, .top_p = 1, .seed = 5}), vocab - 1);
+                assert_int_equal(
+                    run_one(row, logits, vocab, (rd_sample_row){.temperature = 1, .top_p = 1, .seed = 5}),
+                    vocab - 1);
             }
             for (int64_t k = 0; k < vocab; k++) logits[k] = k & 1 ? -INFINITY : NAN;
             assert_int_equal(run_one(row, logits, vocab, greedy), -1); // nothing to choose from
-            assert_int_equal(run_one(row, logits, vocab, (rd_sample_row){.temperature = 1, .top_p = 0.5f, .top_k = 3}), -1);
+            assert_int_equal(
+                run_one(row, logits, vocab, (rd_sample_row){.temperature = 1, .top_p = 0.5f, .top_k = 3}),
+                -1);
             free(logits);
         }
 }
@@ -77,7 +83,8 @@ static int by_canonical_order(const void *left, const void *right) {
 }
 
 // Exact probabilities of each id; `ids` receives canonical order. Returns the number kept.
-static int64_t distribution(const float *logits, int64_t vocab, const rd_sample_row *p, int32_t *ids, double *probability) {
+static int64_t distribution(const float *logits, int64_t vocab, const rd_sample_row *p, int32_t *ids,
+                            double *probability) {
     for (int64_t i = 0; i < vocab; i++) ids[i] = (int32_t)i, probability[i] = 0;
     sort_logits = logits;
     qsort(ids, (size_t)vocab, sizeof *ids, by_canonical_order);
@@ -90,15 +97,18 @@ static int64_t distribution(const float *logits, int64_t vocab, const rd_sample_
         probability[ids[kept]] = w, total += w;
     }
     int64_t nucleus = 0;
-    while (nucleus < kept && (nucleus == 0 || sum < (double)p->top_p * total)) sum += probability[ids[nucleus++]];
+    while (nucleus < kept && (nucleus == 0 || sum < (double)p->top_p * total))
+        sum += probability[ids[nucleus++]];
     for (int64_t i = 0; i < vocab; i++) probability[ids[i]] = i < nucleus ? probability[ids[i]] / sum : 0;
     return nucleus;
 }
 
 // Inversion in canonical order with the row's own draw; accepts a neighbour when the draw lies within `slack` of the edge.
-static void check_draw(const float *logits, int64_t vocab, const rd_sample_row *p, int32_t got, double slack) {
+static void check_draw(const float *logits, int64_t vocab, const rd_sample_row *p, int32_t got,
+                       double slack) {
     int32_t *ids = malloc((size_t)vocab * sizeof *ids);
-    double *probability = malloc((size_t)vocab * sizeof *probability), below = 0, u = rdi_uniform53(p->seed, p->counter);
+    double *probability = malloc((size_t)vocab * sizeof *probability), below = 0,
+           u = rdi_uniform53(p->seed, p->counter);
     distribution(logits, vocab, p, ids, probability);
     for (int64_t i = 0; i < vocab && ids[i] != got; i++) below += probability[ids[i]];
     assert_true(got >= 0 && got < vocab);
@@ -108,7 +118,10 @@ static void check_draw(const float *logits, int64_t vocab, const rd_sample_row *
 
 static void random_params(rd_sample_row *p, int64_t vocab, uint64_t *state) {
     static const float temperatures[] = {0.01f, 0.7f, 1, 1.5f, 30};
-    *p = (rd_sample_row){.temperature = temperatures[random_next(state) % 5], .top_p = 1, .seed = random_next(state), .counter = random_next(state)};
+    *p = (rd_sample_row){.temperature = temperatures[random_next(state) % 5],
+                         .top_p = 1,
+                         .seed = random_next(state),
+                         .counter = random_next(state)};
     uint64_t choice = random_next(state);
     if (choice & 1) p->top_k = (int32_t)(random_next(state) % (uint64_t)(vocab + 2));
     if (choice & 2) p->top_p = (float)random_unit(state);
@@ -136,7 +149,8 @@ static void test_sample_rows_agree_and_match_the_sort(void **unused) {
                 run_rows(row, logits, ROWS, vocab, params, ids, i ? NULL : pool());
                 for (int r = 0; r < ROWS; r++) {
                     // f32 weights: 2^-21 relative and l/T rounded (|l|/T up to 2400 at T = 0.01, where all else has no mass).
-                    check_draw(logits + r * vocab, vocab, &params[r], ids[r], row->info.is_reference ? 1e-12 : 1e-4);
+                    check_draw(logits + r * vocab, vocab, &params[r], ids[r],
+                               row->info.is_reference ? 1e-12 : 1e-4);
                     if (!row->info.is_reference && i) assert_int_equal(ids[r], first[r]);
                 }
                 if (!i) memcpy(first, ids, sizeof first);
@@ -166,8 +180,10 @@ static void chi_square(const float *logits, int64_t vocab, rd_sample_row p) {
         double statistic = 0;
         for (int64_t id = 0; id < vocab; id++) {
             double wanted = DRAWS * probability[id], off = (double)seen[id] - wanted;
-            if (probability[id] == 0) assert_int_equal(seen[id], 0);
-            else statistic += off * off / wanted;
+            if (probability[id] == 0)
+                assert_int_equal(seen[id], 0);
+            else
+                statistic += off * off / wanted;
         }
         // Mean kept - 1, variance 2 (kept - 1): five deviations.
         assert_true(statistic <= (double)(kept - 1) + 5 * sqrt(2.0 * (double)kept) + 5);
@@ -184,7 +200,8 @@ static void test_sample_distribution(void **unused) {
     chi_square(logits, 40, (rd_sample_row){.temperature = 0.6f, .top_p = 0.9f, .seed = 2});
     chi_square(logits, 40, (rd_sample_row){.temperature = 2, .top_p = 1, .top_k = 7, .seed = 3});
     chi_square(logits, 40, (rd_sample_row){.temperature = 1, .top_p = 1, .min_p = 0.2f, .seed = 4});
-    chi_square(logits, 40, (rd_sample_row){.temperature = 1.3f, .top_p = 0.8f, .top_k = 20, .min_p = 0.05f, .seed = 5});
+    chi_square(logits, 40,
+               (rd_sample_row){.temperature = 1.3f, .top_p = 0.8f, .top_k = 20, .min_p = 0.05f, .seed = 5});
 }
 
 // Ties at the top-k boundary are all kept and all drawn alike; rows without top-k in the same batch are not touched by it.
@@ -211,7 +228,9 @@ static void test_sample_case_20_boundary_ties_and_top_k_off(void **unused) {
         double tie = 4000 / (4 + 2.718281828);
         for (int id = 0; id < 32; id++) {
             bool tied = id == 9 || id == 11 || id == 20 || id == 31;
-            assert_true(tied ? fabs(seen[id] - tie) < 6 * sqrt(tie) : id == 3 ? seen[id] > 1000 : seen[id] == 0);
+            assert_true(tied      ? fabs(seen[id] - tie) < 6 * sqrt(tie)
+                        : id == 3 ? seen[id] > 1000
+                                  : seen[id] == 0);
             assert_true(fabs(off_seen[id] - 125.0) < 6 * sqrt(125.0));
         }
     }
@@ -225,8 +244,9 @@ static void test_sample_case_21_greedy_row_with_top_k_vocab(void **unused) {
     const rdi_row *row;
     for (int i = 0; (row = row_at("sample", i)); i++)
         for (uint64_t counter = 0; counter < 50; counter++) {
-            rd_sample_row p[2] = {{.temperature = 0, .top_k = 50, .top_p = 0, .min_p = 1, .seed = counter, .counter = counter},
-                                  {.temperature = 1, .top_k = 50, .top_p = 1, .seed = counter, .counter = counter}};
+            rd_sample_row p[2] = {
+                {.temperature = 0, .top_k = 50, .top_p = 0, .min_p = 1, .seed = counter, .counter = counter},
+                {.temperature = 1, .top_k = 50, .top_p = 1, .seed = counter, .counter = counter}};
             int32_t ids[2];
             run_rows(row, logits[0], 2, 50, p, ids, NULL);
             assert_int_equal(ids[0], 7); // 49 = 7*7
@@ -245,13 +265,18 @@ static void test_sample_large_vocabularies(void **unused) {
             float *logits = malloc((size_t)vocab * sizeof *logits);
             for (int64_t k = 0; k < vocab; k++) logits[k] = (flat ? 0.01f : 2.5f) * random_normal(&state);
             for (int c = 0; c < 4; c++) {
-                rd_sample_row p = {.temperature = 1, .top_p = c & 1 ? 0.9f : 1, .top_k = c & 2 ? 40 : 0, .seed = random_next(&state)};
+                rd_sample_row p = {.temperature = 1,
+                                   .top_p = c & 1 ? 0.9f : 1,
+                                   .top_k = c & 2 ? 40 : 0,
+                                   .seed = random_next(&state)};
                 const rdi_row *row;
                 int32_t first = -1;
                 for (int i = 0; (row = row_at("sample", i)) && !row->info.is_reference; i++) {
                     int32_t id = run_one(row, logits, vocab, p);
-                    if (!i) check_draw(logits, vocab, &p, id, 1e-4);
-                    else assert_int_equal(id, first);
+                    if (!i)
+                        check_draw(logits, vocab, &p, id, 1e-4);
+                    else
+                        assert_int_equal(id, first);
                     first = id;
                 }
             }

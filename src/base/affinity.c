@@ -21,7 +21,9 @@ rdi_affinity *rdi_affinity_create(int threads) {
     return affinity;
 }
 
-void rdi_affinity_free(rdi_affinity *affinity) { rdi_free(affinity); }
+void rdi_affinity_free(rdi_affinity *affinity) {
+    rdi_free(affinity);
+}
 
 void rdi_affinity_pin(rdi_affinity *affinity, pthread_t thread, int index) {
     if (!affinity) return;

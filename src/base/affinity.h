@@ -7,7 +7,8 @@
 #include <stdbool.h>
 
 typedef struct rdi_affinity rdi_affinity;
-rdi_affinity *rdi_affinity_create(int threads); // NULL: fewer CPUs allowed than threads, or the system does not say
+rdi_affinity *
+rdi_affinity_create(int threads); // NULL: fewer CPUs allowed than threads, or the system does not say
 void rdi_affinity_free(rdi_affinity *affinity);
 // Ties helper `index` (0 = the first started thread) to its CPU.
 void rdi_affinity_pin(rdi_affinity *affinity, pthread_t thread, int index);

@@ -15,12 +15,22 @@ void rdi_alloc_fail_at(int64_t nth) {
     atomic_store(&allocations, 0);
     atomic_store(&fail_at, nth);
 }
-int64_t rdi_alloc_count(void) { return atomic_load(&allocations); }
-static bool injected_failure(void) { return atomic_fetch_add(&allocations, 1) + 1 == atomic_load(&fail_at); }
+int64_t rdi_alloc_count(void) {
+    return atomic_load(&allocations);
+}
+static bool injected_failure(void) {
+    return atomic_fetch_add(&allocations, 1) + 1 == atomic_load(&fail_at);
+}
 #else
-void rdi_alloc_fail_at(int64_t nth) { (void)nth; }
-int64_t rdi_alloc_count(void) { return 0; }
-static bool injected_failure(void) { return false; }
+void rdi_alloc_fail_at(int64_t nth) {
+    (void)nth;
+}
+int64_t rdi_alloc_count(void) {
+    return 0;
+}
+static bool injected_failure(void) {
+    return false;
+}
 #endif
 
 void *rdi_alloc(size_t bytes) {
@@ -53,7 +63,9 @@ void *rdi_realloc(void *old, size_t old_bytes, size_t bytes) {
     return pointer;
 }
 
-void rdi_free(void *pointer) { free(pointer); }
+void rdi_free(void *pointer) {
+    free(pointer);
+}
 
 char *rdi_strdup(const char *text) {
     size_t bytes = strlen(text) + 1;

@@ -6,7 +6,8 @@
 
 float rdi_f32_from_f16(uint16_t code) {
     uint32_t sign = (uint32_t)(code & 0x8000u) << 16, exponent = (code >> 10) & 31u, mantissa = code & 0x3ffu;
-    if (exponent == 31) return rdi_f32_from_bits(sign | 0x7f800000u | (mantissa ? 0x400000u | mantissa << 13 : 0));
+    if (exponent == 31)
+        return rdi_f32_from_bits(sign | 0x7f800000u | (mantissa ? 0x400000u | mantissa << 13 : 0));
     if (exponent == 0) { // subnormal: mantissa * 2^-24
         float value = (float)mantissa * 0x1p-24f;
         return sign ? -value : value;
@@ -37,10 +38,13 @@ static uint8_t pack8(float rounded, int mantissa_bits, int bias) {
     if (rounded < ldexpf(1.0f, 1 - bias)) return (uint8_t)(rounded * ldexpf(1.0f, bias - 1 + mantissa_bits));
     uint32_t bits = rdi_f32_bits(rounded);
     int exponent = (int)(bits >> 23) - 127 + bias;
-    return (uint8_t)(exponent << mantissa_bits | (int)((bits >> (23 - mantissa_bits)) & ((1u << mantissa_bits) - 1)));
+    return (uint8_t)(exponent << mantissa_bits |
+                     (int)((bits >> (23 - mantissa_bits)) & ((1u << mantissa_bits) - 1)));
 }
 
-float rdi_f32_from_e4m3(uint8_t code) { return rdi_e4m3_table[code]; }
+float rdi_f32_from_e4m3(uint8_t code) {
+    return rdi_e4m3_table[code];
+}
 
 uint8_t rdi_e4m3_from_f32(float value) {
     uint8_t sign = (uint8_t)((rdi_f32_bits(value) >> 24) & 0x80u);
@@ -49,7 +53,9 @@ uint8_t rdi_e4m3_from_f32(float value) {
     return sign | pack8(round_to(fabsf(value), 3, -6), 3, 7);
 }
 
-float rdi_f32_from_e5m2(uint8_t code) { return rdi_f32_from_f16((uint16_t)(code << 8)); }
+float rdi_f32_from_e5m2(uint8_t code) {
+    return rdi_f32_from_f16((uint16_t)(code << 8));
+}
 
 uint8_t rdi_e5m2_from_f32(float value) {
     uint8_t sign = (uint8_t)((rdi_f32_bits(value) >> 24) & 0x80u);
@@ -74,40 +80,60 @@ uint8_t rdi_e8m0_from_f32(float value) {
 
 float rdi_load_f32(const void *base, rd_dtype dtype, int64_t index) {
     switch (dtype) {
-    case RD_DTYPE_F32: return ((const float *)base)[index];
-    case RD_DTYPE_BF16: return rdi_f32_from_bf16(((const uint16_t *)base)[index]);
-    case RD_DTYPE_F16: return rdi_f32_from_f16(((const uint16_t *)base)[index]);
-    case RD_DTYPE_E4M3: return rdi_f32_from_e4m3(((const uint8_t *)base)[index]);
-    case RD_DTYPE_E5M2: return rdi_f32_from_e5m2(((const uint8_t *)base)[index]);
-    case RD_DTYPE_E8M0: return rdi_f32_from_e8m0(((const uint8_t *)base)[index]);
-    default: return rdi_f32_from_bits(0x7fc00000u);
+    case RD_DTYPE_F32:
+        return ((const float *)base)[index];
+    case RD_DTYPE_BF16:
+        return rdi_f32_from_bf16(((const uint16_t *)base)[index]);
+    case RD_DTYPE_F16:
+        return rdi_f32_from_f16(((const uint16_t *)base)[index]);
+    case RD_DTYPE_E4M3:
+        return rdi_f32_from_e4m3(((const uint8_t *)base)[index]);
+    case RD_DTYPE_E5M2:
+        return rdi_f32_from_e5m2(((const uint8_t *)base)[index]);
+    case RD_DTYPE_E8M0:
+        return rdi_f32_from_e8m0(((const uint8_t *)base)[index]);
+    default:
+        return rdi_f32_from_bits(0x7fc00000u);
     }
 }
 
 void rdi_store_f32(void *base, rd_dtype dtype, int64_t index, float value) {
     switch (dtype) {
-    case RD_DTYPE_F32: ((float *)base)[index] = value; break;
-    case RD_DTYPE_BF16: ((uint16_t *)base)[index] = rdi_bf16_from_f32(value); break;
-    case RD_DTYPE_F16: ((uint16_t *)base)[index] = rdi_f16_from_f32(value); break;
-    case RD_DTYPE_E4M3: ((uint8_t *)base)[index] = rdi_e4m3_from_f32(value); break;
-    case RD_DTYPE_E5M2: ((uint8_t *)base)[index] = rdi_e5m2_from_f32(value); break;
-    case RD_DTYPE_E8M0: ((uint8_t *)base)[index] = rdi_e8m0_from_f32(value); break;
-    default: break;
+    case RD_DTYPE_F32:
+        ((float *)base)[index] = value;
+        break;
+    case RD_DTYPE_BF16:
+        ((uint16_t *)base)[index] = rdi_bf16_from_f32(value);
+        break;
+    case RD_DTYPE_F16:
+        ((uint16_t *)base)[index] = rdi_f16_from_f32(value);
+        break;
+    case RD_DTYPE_E4M3:
+        ((uint8_t *)base)[index] = rdi_e4m3_from_f32(value);
+        break;
+    case RD_DTYPE_E5M2:
+        ((uint8_t *)base)[index] = rdi_e5m2_from_f32(value);
+        break;
+    case RD_DTYPE_E8M0:
+        ((uint8_t *)base)[index] = rdi_e8m0_from_f32(value);
+        break;
+    default:
+        break;
     }
 }
 
 // Row e of the positive half: exponent field e, mantissas 0..7; (8 + m) * 2^(e-10) for e > 0, m * 2^-9 for e = 0.
-#define E4M3_ROW(sign_, unit_)                                                                                        \
-    sign_ 8 * unit_, sign_ 9 * unit_, sign_ 10 * unit_, sign_ 11 * unit_, sign_ 12 * unit_, sign_ 13 * unit_,         \
-        sign_ 14 * unit_
-#define E4M3_HALF(sign_)                                                                                              \
-    sign_ 0.0f, sign_ 0x1p-9f, sign_ 0x2p-9f, sign_ 0x3p-9f, sign_ 0x4p-9f, sign_ 0x5p-9f, sign_ 0x6p-9f,             \
-        sign_ 0x7p-9f, E4M3_ROW(sign_, 0x1p-9f), sign_ 15 * 0x1p-9f, E4M3_ROW(sign_, 0x1p-8f), sign_ 15 * 0x1p-8f,    \
-        E4M3_ROW(sign_, 0x1p-7f), sign_ 15 * 0x1p-7f, E4M3_ROW(sign_, 0x1p-6f), sign_ 15 * 0x1p-6f,                   \
-        E4M3_ROW(sign_, 0x1p-5f), sign_ 15 * 0x1p-5f, E4M3_ROW(sign_, 0x1p-4f), sign_ 15 * 0x1p-4f,                   \
-        E4M3_ROW(sign_, 0x1p-3f), sign_ 15 * 0x1p-3f, E4M3_ROW(sign_, 0x1p-2f), sign_ 15 * 0x1p-2f,                   \
-        E4M3_ROW(sign_, 0x1p-1f), sign_ 15 * 0x1p-1f, E4M3_ROW(sign_, 0x1p0f), sign_ 15 * 0x1p0f,                     \
-        E4M3_ROW(sign_, 0x1p1f), sign_ 15 * 0x1p1f, E4M3_ROW(sign_, 0x1p2f), sign_ 15 * 0x1p2f,                       \
-        E4M3_ROW(sign_, 0x1p3f), sign_ 15 * 0x1p3f, E4M3_ROW(sign_, 0x1p4f), sign_ 15 * 0x1p4f,                       \
-        E4M3_ROW(sign_, 0x1p5f), sign_ NAN
+#define E4M3_ROW(sign_, unit_)                                                                               \
+    sign_ 8 * unit_, sign_ 9 * unit_, sign_ 10 * unit_, sign_ 11 * unit_, sign_ 12 * unit_,                  \
+        sign_ 13 * unit_, sign_ 14 * unit_
+#define E4M3_HALF(sign_)                                                                                     \
+    sign_ 0.0f, sign_ 0x1p-9f, sign_ 0x2p-9f, sign_ 0x3p-9f, sign_ 0x4p-9f, sign_ 0x5p-9f, sign_ 0x6p-9f,    \
+        sign_ 0x7p-9f, E4M3_ROW(sign_, 0x1p-9f), sign_ 15 * 0x1p-9f, E4M3_ROW(sign_, 0x1p-8f),               \
+        sign_ 15 * 0x1p-8f, E4M3_ROW(sign_, 0x1p-7f), sign_ 15 * 0x1p-7f, E4M3_ROW(sign_, 0x1p-6f),          \
+        sign_ 15 * 0x1p-6f, E4M3_ROW(sign_, 0x1p-5f), sign_ 15 * 0x1p-5f, E4M3_ROW(sign_, 0x1p-4f),          \
+        sign_ 15 * 0x1p-4f, E4M3_ROW(sign_, 0x1p-3f), sign_ 15 * 0x1p-3f, E4M3_ROW(sign_, 0x1p-2f),          \
+        sign_ 15 * 0x1p-2f, E4M3_ROW(sign_, 0x1p-1f), sign_ 15 * 0x1p-1f, E4M3_ROW(sign_, 0x1p0f),           \
+        sign_ 15 * 0x1p0f, E4M3_ROW(sign_, 0x1p1f), sign_ 15 * 0x1p1f, E4M3_ROW(sign_, 0x1p2f),              \
+        sign_ 15 * 0x1p2f, E4M3_ROW(sign_, 0x1p3f), sign_ 15 * 0x1p3f, E4M3_ROW(sign_, 0x1p4f),              \
+        sign_ 15 * 0x1p4f, E4M3_ROW(sign_, 0x1p5f), sign_ NAN
 const float rdi_e4m3_table[256] = {E4M3_HALF(+), E4M3_HALF(-)};

@@ -22,7 +22,9 @@ static inline uint32_t rdi_f32_bits(float value) {
     memcpy(&bits, &value, sizeof bits);
     return bits;
 }
-static inline float rdi_f32_from_bf16(uint16_t code) { return rdi_f32_from_bits((uint32_t)code << 16); }
+static inline float rdi_f32_from_bf16(uint16_t code) {
+    return rdi_f32_from_bits((uint32_t)code << 16);
+}
 static inline uint16_t rdi_bf16_from_f32(float value) {
     uint32_t bits = rdi_f32_bits(value);
     if ((bits & 0x7fffffffu) > 0x7f800000u) return (uint16_t)((bits >> 16) | 0x40u); // keep NaN quiet
@@ -35,7 +37,8 @@ uint8_t rdi_e4m3_from_f32(float value);
 float rdi_f32_from_e5m2(uint8_t code);
 uint8_t rdi_e5m2_from_f32(float value);
 float rdi_f32_from_e8m0(uint8_t code);
-uint8_t rdi_e8m0_from_f32(float value); // nearest power of two in log space is NOT used: value must be one; else rounds up
+uint8_t rdi_e8m0_from_f32(
+    float value); // nearest power of two in log space is NOT used: value must be one; else rounds up
 
 extern const float rdi_e4m3_table[256]; // value of each code
 

@@ -53,8 +53,8 @@ rd_status rdi_env_int(const char *name, int64_t min, int64_t max, int64_t *out) 
     errno = 0;
     long long value = strtoll(text, &end, 10);
     if (errno || end == text || *end || value < min || value > max)
-        return rdi_fail(RD_E_INVALID, "%s=%.40s, needs a whole number from %lld to %lld", name, text, (long long)min,
-                        (long long)max);
+        return rdi_fail(RD_E_INVALID, "%s=%.40s, needs a whole number from %lld to %lld", name, text,
+                        (long long)min, (long long)max);
     *out = value;
     return RD_OK;
 }

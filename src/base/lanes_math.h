@@ -4,8 +4,12 @@
 #ifndef RDI_LANES_MATH_H
 #define RDI_LANES_MATH_H
 
-static inline v16 v16_abs(v16 a) { return v16_bits(i16_and(i16_bits(a), i16_set(0x7fffffff))); }
-static inline v16 v16_neg(v16 a) { return v16_bits(i16_xor(i16_bits(a), i16_set(INT32_MIN))); }
+static inline v16 v16_abs(v16 a) {
+    return v16_bits(i16_and(i16_bits(a), i16_set(0x7fffffff)));
+}
+static inline v16 v16_neg(v16 a) {
+    return v16_bits(i16_xor(i16_bits(a), i16_set(INT32_MIN)));
+}
 
 // ((l0+l8)+(l4+l12)) ...: 8+8, 4, 2, 1. The order is part of the order class.
 static inline float v16_sum(v16 a) {
@@ -69,8 +73,10 @@ RDI_LANES_TAIL void v16_store_tail(void *base, rd_dtype dtype, int64_t at, int64
     for (int64_t i = 0; i < end - at; i++) rdi_store_f32(base, dtype, at + i, lane[i]);
 }
 RDI_LANES_INLINE void v16_store_until(void *base, rd_dtype dtype, int64_t at, int64_t end, v16 a) {
-    if (end - at >= 16) v16_store_full(base, dtype, at, a);
-    else v16_store_tail(base, dtype, at, end, a);
+    if (end - at >= 16)
+        v16_store_full(base, dtype, at, a);
+    else
+        v16_store_tail(base, dtype, at, end, a);
 }
 
 // rdi_e4m3_from_f32 in every lane. Normal codes: drop 20 mantissa bits to nearest even and move the exponent bias from
@@ -113,8 +119,12 @@ static inline v16 v16_exp(v16 x) {
     return v16_mul(v16_mul(p, scale_half), scale_rest);
 }
 // g / (1 + exp(-z)): silu for z = g; gelu_tanh for z = 2 sqrt(2/pi) (g + 0.044715 g^3), as (1 + tanh(z/2))/2 is that quotient.
-static inline v16 v16_gated(v16 g, v16 z) { return v16_div(g, v16_add(v16_set(1.0f), v16_exp(v16_neg(z)))); }
-static inline v16 v16_silu(v16 g) { return v16_gated(g, g); }
+static inline v16 v16_gated(v16 g, v16 z) {
+    return v16_div(g, v16_add(v16_set(1.0f), v16_exp(v16_neg(z))));
+}
+static inline v16 v16_silu(v16 g) {
+    return v16_gated(g, g);
+}
 static inline v16 v16_gelu_tanh(v16 g) {
     v16 inner = v16_fma(v16_mul(v16_mul(g, g), v16_set(0.044715f)), g, g);
     return v16_gated(g, v16_mul(inner, v16_set(1.5957691216f)));

@@ -24,17 +24,17 @@ typedef struct d16 { // sixteen f64 lanes
 #endif
 #define RDI_EACH_LANE for (int i = 0; i < 16; i++)
 // One lane operation: `expression_` over lane i of a and b (and c).
-#define RDI_LANE_OP2(type_, name_, field_, expression_)                                                               \
-    RDI_LANE_FN type_ name_(type_ a, type_ b) {                                                                     \
-        type_ r;                                                                                                      \
-        RDI_EACH_LANE r.field_[i] = (expression_);                                                                    \
-        return r;                                                                                                     \
+#define RDI_LANE_OP2(type_, name_, field_, expression_)                                                      \
+    RDI_LANE_FN type_ name_(type_ a, type_ b) {                                                              \
+        type_ r;                                                                                             \
+        RDI_EACH_LANE r.field_[i] = (expression_);                                                           \
+        return r;                                                                                            \
     }
-#define RDI_LANE_TEST(type_, name_, condition_)                                                                       \
-    RDI_LANE_FN m16 name_(type_ a, type_ b) {                                                                       \
-        m16 r = {0};                                                                                                  \
-        RDI_EACH_LANE r.bits |= (uint32_t)(condition_) << i;                                                          \
-        return r;                                                                                                     \
+#define RDI_LANE_TEST(type_, name_, condition_)                                                              \
+    RDI_LANE_FN m16 name_(type_ a, type_ b) {                                                                \
+        m16 r = {0};                                                                                         \
+        RDI_EACH_LANE r.bits |= (uint32_t)(condition_) << i;                                                 \
+        return r;                                                                                            \
     }
 
 RDI_LANE_OP2(v16, v16_add, f, a.f[i] + b.f[i])
@@ -63,7 +63,9 @@ RDI_LANE_FN v16 v16_load(const float *p) {
     memcpy(r.f, p, sizeof r.f);
     return r;
 }
-RDI_LANE_FN void v16_store(float *p, v16 a) { memcpy(p, a.f, sizeof a.f); }
+RDI_LANE_FN void v16_store(float *p, v16 a) {
+    memcpy(p, a.f, sizeof a.f);
+}
 RDI_LANE_FN v16 v16_fma(v16 a, v16 b, v16 c) {
     v16 r;
     RDI_EACH_LANE r.f[i] = fmaf(a.f[i], b.f[i], c.f[i]);
@@ -106,7 +108,9 @@ RDI_LANE_FN i16 i16_select(m16 m, i16 a, i16 b) {
     RDI_EACH_LANE b.u[i] = m.bits >> i & 1 ? a.u[i] : b.u[i];
     return b;
 }
-RDI_LANE_FN uint32_t m16_bits(m16 m) { return m.bits; }
+RDI_LANE_FN uint32_t m16_bits(m16 m) {
+    return m.bits;
+}
 
 RDI_LANE_FN v16 v16_from_bf16(const uint16_t *p) {
     v16 r;
@@ -118,11 +122,19 @@ RDI_LANE_FN v16 v16_from_f16(const uint16_t *p) {
     RDI_EACH_LANE r.f[i] = rdi_f32_from_f16(p[i]);
     return r;
 }
-RDI_LANE_FN void v16_to_f16(uint16_t *p, v16 a) { RDI_EACH_LANE p[i] = rdi_f16_from_f32(a.f[i]); }
-RDI_LANE_FN void i16_store_u16(uint16_t *p, i16 a) { RDI_EACH_LANE p[i] = (uint16_t)a.u[i]; }
-RDI_LANE_FN void i16_store_u8(uint8_t *p, i16 a) { RDI_EACH_LANE p[i] = (uint8_t)a.u[i]; }
+RDI_LANE_FN void v16_to_f16(uint16_t *p, v16 a) {
+    RDI_EACH_LANE p[i] = rdi_f16_from_f32(a.f[i]);
+}
+RDI_LANE_FN void i16_store_u16(uint16_t *p, i16 a) {
+    RDI_EACH_LANE p[i] = (uint16_t)a.u[i];
+}
+RDI_LANE_FN void i16_store_u8(uint8_t *p, i16 a) {
+    RDI_EACH_LANE p[i] = (uint8_t)a.u[i];
+}
 
-RDI_LANE_FN d16 d16_zero(void) { return (d16){{0}}; }
+RDI_LANE_FN d16 d16_zero(void) {
+    return (d16){{0}};
+}
 RDI_LANE_FN d16 d16_add1(d16 a, double b) {
     RDI_EACH_LANE a.d[i] += b;
     return a;
@@ -132,6 +144,8 @@ RDI_LANE_FN d16 d16_from_v16(v16 a) {
     RDI_EACH_LANE r.d[i] = (double)a.f[i];
     return r;
 }
-RDI_LANE_FN void d16_store(double *p, d16 a) { memcpy(p, a.d, sizeof a.d); }
+RDI_LANE_FN void d16_store(double *p, d16 a) {
+    memcpy(p, a.d, sizeof a.d);
+}
 
 #endif // RDI_LANES_PORTABLE_H

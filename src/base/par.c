@@ -40,7 +40,9 @@ void rdi_par_free(rdi_par *par) {
     rdi_free(par);
 }
 
-int32_t rdi_par_threads(const rdi_par *par) { return par ? par->threads : 1; }
+int32_t rdi_par_threads(const rdi_par *par) {
+    return par ? par->threads : 1;
+}
 
 typedef struct run_state {
     rdi_par_body body;
@@ -58,7 +60,9 @@ static void team_body(void *context, int32_t worker, int32_t workers) {
     (void)workers;
     run_worker(context, worker);
 }
-static void host_body(void *context, int64_t worker) { run_worker(context, (int32_t)worker); }
+static void host_body(void *context, int64_t worker) {
+    run_worker(context, (int32_t)worker);
+}
 
 void rdi_par_run(rdi_par *par, int32_t max_workers, rdi_par_body body, void *arg) {
     int32_t workers = par ? par->threads : 1;

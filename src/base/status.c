@@ -27,7 +27,9 @@ const char *rd_status_name(rd_status status) {
     return status_names[status];
 }
 
-const char *rd_error_text(void) { return error_text; }
+const char *rd_error_text(void) {
+    return error_text;
+}
 
 rd_status rdi_fail(rd_status status, const char *format, ...) {
     char text[sizeof error_text]; // the arguments may point into error_text itself

@@ -85,7 +85,8 @@ void rdi_team_run(rdi_team *team, int32_t workers, rdi_par_body body, void *arg)
     team->arg = arg;
     atomic_store_explicit(&team->done, 0, memory_order_relaxed);
     const uint64_t fork = (atomic_load(&team->ticket) >> FORK_SHIFT) + 1;
-    atomic_store(&team->ticket, fork << FORK_SHIFT | (uint64_t)workers << WORKERS_SHIFT | 1); // worker 0 is ours
+    atomic_store(&team->ticket,
+                 fork << FORK_SHIFT | (uint64_t)workers << WORKERS_SHIFT | 1); // worker 0 is ours
     if (atomic_load(&team->sleepers) > 0) {
         pthread_mutex_lock(&team->lock);
         pthread_cond_broadcast(&team->wake);
@@ -97,8 +98,10 @@ void rdi_team_run(rdi_team *team, int32_t workers, rdi_par_body body, void *arg)
         ours++;
     } while (claim(team, &worker, &workers));
     for (int spin = 0; atomic_load_explicit(&team->done, memory_order_acquire) < workers - ours; spin++) {
-        if (spin < SPINS) relax();
-        else sched_yield(); // a helper lost its core in the middle
+        if (spin < SPINS)
+            relax();
+        else
+            sched_yield(); // a helper lost its core in the middle
     }
 }
 

@@ -11,10 +11,12 @@ static const struct {
     const char *op;
     void (*cases)(check_run *run);
 } checkers[] = {
-    {"gemm_fp8block", check_gemm}, {"gemm_fp8block_w8a16", check_gemm}, {"gemm_bf16", check_gemm},
-    {"quant_fp8", check_quant},    {"attn_prefill", check_attn},        {"attn_decode", check_attn},
-    {"rmsnorm", check_rmsnorm},    {"rope", check_rope},                {"act_mul", check_act_mul},
-    {"kv_write", check_kv_write},  {"embed", check_embed},              {"sample", check_sample},
+    {"gemm_fp8block", check_gemm}, {"gemm_fp8block_w8a16", check_gemm},
+    {"gemm_bf16", check_gemm},     {"quant_fp8", check_quant},
+    {"attn_prefill", check_attn},  {"attn_decode", check_attn},
+    {"rmsnorm", check_rmsnorm},    {"rope", check_rope},
+    {"act_mul", check_act_mul},    {"kv_write", check_kv_write},
+    {"embed", check_embed},        {"sample", check_sample},
 };
 
 typedef struct totals {
@@ -26,8 +28,10 @@ static void collect_rows(check_run *run, const char *backend) {
     const rd_kernel_info *kernel;
     for (int32_t i = 0; (kernel = rd_kernel_at(i)); i++) {
         if (strcmp(kernel->op, run->op) != 0 || strcmp(kernel->backend, backend) != 0) continue;
-        if (kernel->is_reference) run->reference = kernel;
-        else if (run->row_count < CHECK_MOST_ROWS) run->rows[run->row_count++] = (check_row){.kernel = kernel};
+        if (kernel->is_reference)
+            run->reference = kernel;
+        else if (run->row_count < CHECK_MOST_ROWS)
+            run->rows[run->row_count++] = (check_row){.kernel = kernel};
     }
 }
 
@@ -58,11 +62,11 @@ static void report_row(const check_row *row, totals *sum) {
     if (never_ran)
         printf("%-44s not run: %s\n", row->kernel->name, row->refusal);
     else if (row->failed)
-        printf("%-44s FAILED %lld of %lld: %s\n", row->kernel->name, (long long)row->failed, (long long)row->cases,
-               row->failure);
+        printf("%-44s FAILED %lld of %lld: %s\n", row->kernel->name, (long long)row->failed,
+               (long long)row->cases, row->failure);
     else
-        printf("%-44s ok, %lld cases, worst %.2g%% of the limit (%s)\n", row->kernel->name, (long long)row->cases,
-               100 * row->worst, row->worst_case);
+        printf("%-44s ok, %lld cases, worst %.2g%% of the limit (%s)\n", row->kernel->name,
+               (long long)row->cases, 100 * row->worst, row->worst_case);
     fflush(stdout);
 }
 
@@ -75,7 +79,8 @@ static rd_status check_op(const char *device, int64_t threads, check_run *run, t
     rd_device_info info = {.struct_size = sizeof info};
     status = rd_device_get_info(rd_ctx_device(run->ctx), &info);
     if (status == RD_OK && info.is_fixture)
-        status = cli_error(RD_E_NO_DEVICE, "device=%s is a fixture, needs a device that runs kernels", info.name);
+        status =
+            cli_error(RD_E_NO_DEVICE, "device=%s is a fixture, needs a device that runs kernels", info.name);
     if (status == RD_OK) {
         collect_rows(run, info.backend);
         if (!run->reference || !cases)
@@ -101,7 +106,8 @@ static rd_status finish(const totals *sum, uint64_t seed) {
     return status == RD_OK && sum->failed ? RD_E_INTERNAL : status;
 }
 
-static rd_status check_all(const char *op, const char *device, int64_t threads, uint64_t seed, bool full, totals *sum) {
+static rd_status check_all(const char *op, const char *device, int64_t threads, uint64_t seed, bool full,
+                           totals *sum) {
     int checked = 0;
     const rd_op_info *info;
     for (int32_t i = 0; (info = rd_op_at(i)); i++) {
@@ -127,13 +133,15 @@ rd_status cli_run_check(int argc, char **argv) {
         CLI_OPTION_THREADS(&threads),
         {"--op", CLI_TEXT, &op, "OP", "only the rows of this op", 0, 0},
         {"--full", CLI_FLAG, &full, NULL, "whole shapes and every combination: many minutes", 0, 0},
-        {"--seed", CLI_INT, &seed, "N", "numbers of an earlier run; default a fresh seed, printed", 1, INT64_MAX},
+        {"--seed", CLI_INT, &seed, "N", "numbers of an earlier run; default a fresh seed, printed", 1,
+         INT64_MAX},
     };
     cli_args args;
-    rd_status status = cli_parse("check [--op OP] [--device NAME] [--full] [--seed N] [--json]",
-                                 "Runs every kernel row that this machine can run against the reference of its op, over\n"
-                                 "the acceptance grids. Exit code 10 when a row fails.",
-                                 options, CLI_COUNT(options), 0, 0, argc, argv, &args);
+    rd_status status =
+        cli_parse("check [--op OP] [--device NAME] [--full] [--seed N] [--json]",
+                  "Runs every kernel row that this machine can run against the reference of its op, over\n"
+                  "the acceptance grids. Exit code 10 when a row fails.",
+                  options, CLI_COUNT(options), 0, 0, argc, argv, &args);
     if (status != RD_OK || args.done) return status;
     if (!seed) seed = (int64_t)time(NULL);
     totals sum = {.list = json ? cJSON_CreateArray() : NULL};

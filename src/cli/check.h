@@ -10,10 +10,10 @@
 typedef struct check_row { // one kernel's tally
     const rd_kernel_info *kernel;
     int64_t cases, failed, refused;
-    double worst;           // error as a share of the limit; above 1 fails
+    double worst; // error as a share of the limit; above 1 fails
     char worst_case[96];
-    char failure[224];      // text of the first failure
-    char refusal[224];      // text of the last refusal
+    char failure[224]; // text of the first failure
+    char refusal[224]; // text of the last refusal
 } check_row;
 
 enum { CHECK_MOST_ROWS = 64 };
@@ -59,13 +59,15 @@ typedef struct check_case {
     bool have_reference;
 } check_case;
 
-rd_status check_output_new(check_output *output, check_judge judge, double limit, double least, int64_t count);
+rd_status check_output_new(check_output *output, check_judge judge, double limit, double least,
+                           int64_t count);
 void check_output_free(check_output *output);
 // The reference (once a case, however often it is called with other params), then every row.
 void check_case_run(check_run *run, check_case *c);
 
 // Workspace protocol around one run call, for ops that have one.
-typedef rd_status (*check_ws_run)(const rd_plan *plan, const void *args, void *ws, size_t *bytes, rd_stream stream);
+typedef rd_status (*check_ws_run)(const rd_plan *plan, const void *args, void *ws, size_t *bytes,
+                                  rd_stream stream);
 rd_status check_with_workspace(check_ws_run run, const rd_plan *plan, const void *args);
 
 // ---- numbers -----------------------------------------------------------------------------------------------------------

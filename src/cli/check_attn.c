@@ -30,7 +30,8 @@ static rd_status execute(check_case *c, const rd_plan *plan, const rd_kernel_inf
     rd_attn_args args = d->args;
     args.out.data = out;
     rd_status status = check_with_workspace(run_attn, plan, &args);
-    for (int64_t i = 0; i < d->elems && status == RD_OK; i++) c->outputs[0].got[i] = check_read(out, args.out.dtype, i);
+    for (int64_t i = 0; i < d->elems && status == RD_OK; i++)
+        c->outputs[0].got[i] = check_read(out, args.out.dtype, i);
     free(out);
     return status;
 }
@@ -44,13 +45,15 @@ typedef struct attn_shape {
 } attn_shape;
 
 // Sequences' blocks lie scattered over the cache: a permutation by an odd stride of a power-of-two count.
-static void fill_tables(const attn_shape *s, int64_t blocks, int64_t max_blocks, int32_t *table, int32_t *kv_lens, int32_t *q_starts) {
+static void fill_tables(const attn_shape *s, int64_t blocks, int64_t max_blocks, int32_t *table,
+                        int32_t *kv_lens, int32_t *q_starts) {
     int64_t next = 0;
     q_starts[0] = 0;
     for (int seq = 0; seq < SEQS; seq++) {
         kv_lens[seq] = s->lens[seq][1];
         q_starts[seq + 1] = q_starts[seq] + s->lens[seq][0];
-        for (int64_t i = 0; i < max_blocks; i++) table[seq * max_blocks + i] = (int32_t)(next++ * 37 % blocks);
+        for (int64_t i = 0; i < max_blocks; i++)
+            table[seq * max_blocks + i] = (int32_t)(next++ * 37 % blocks);
     }
 }
 
@@ -68,36 +71,54 @@ static void run_case(check_run *run, const attn_shape *s, const char *lens_name,
     void *q = check_values(state, s->q_dtype, tokens * s->q_heads * s->head_dim, 1);
     void *k = fp8 ? (void *)check_codes(state, cache) : check_values(state, RD_DTYPE_BF16, cache, 1);
     void *v = fp8 ? (void *)check_codes(state, cache) : check_values(state, RD_DTYPE_BF16, cache, 1);
-    float *scales = check_values(state, RD_DTYPE_F32, 2 * s->kv_heads, 0), *sinks = check_values(state, RD_DTYPE_F32, s->q_heads, 1);
+    float *scales = check_values(state, RD_DTYPE_F32, 2 * s->kv_heads, 0),
+          *sinks = check_values(state, RD_DTYPE_F32, s->q_heads, 1);
     int32_t *table = malloc((size_t)(SEQS * max_blocks) * sizeof *table), kv_lens[SEQS], q_starts[SEQS + 1];
     attn_data d = {.elems = tokens * s->q_heads * s->head_dim};
     check_case c = {.at = longest, .execute = execute, .data = &d, .output_count = 1};
-    if (!q || !k || !v || !scales || !sinks || !table || check_output_new(&c.outputs[0], CHECK_CLOSE, 1e-2, 1.5e-2, d.elems) != RD_OK) {
+    if (!q || !k || !v || !scales || !sinks || !table ||
+        check_output_new(&c.outputs[0], CHECK_CLOSE, 1e-2, 1.5e-2, d.elems) != RD_OK) {
         run->status = cli_error(RD_E_NOMEM, "out of memory");
     } else {
-        for (int64_t i = 0; i < 2 * s->kv_heads; i++) scales[i] = 0x1p-9f * (float)(3 + i); // codes up to 448: values of order 1
+        for (int64_t i = 0; i < 2 * s->kv_heads; i++)
+            scales[i] = 0x1p-9f * (float)(3 + i); // codes up to 448: values of order 1
         fill_tables(s, blocks, max_blocks, table, kv_lens, q_starts);
-        d.args = (rd_attn_args){.struct_size = sizeof d.args, .q = rd_tensor_3d(q, s->q_dtype, tokens, s->q_heads, s->head_dim),
+        d.args = (rd_attn_args){
+            .struct_size = sizeof d.args,
+            .q = rd_tensor_3d(q, s->q_dtype, tokens, s->q_heads, s->head_dim),
             .k_cache = rd_tensor_4d(k, s->kv_dtype, blocks, BLOCK_TOKENS, s->kv_heads, s->head_dim),
             .v_cache = rd_tensor_4d(v, s->kv_dtype, blocks, BLOCK_TOKENS, s->kv_heads, s->head_dim),
-            .block_table = rd_tensor_2d(table, RD_DTYPE_I32, SEQS, max_blocks), .kv_lens = rd_tensor_1d(kv_lens, RD_DTYPE_I32, SEQS),
+            .block_table = rd_tensor_2d(table, RD_DTYPE_I32, SEQS, max_blocks),
+            .kv_lens = rd_tensor_1d(kv_lens, RD_DTYPE_I32, SEQS),
             .q_starts = rd_tensor_1d(q_starts, RD_DTYPE_I32, SEQS + 1),
             .out = rd_tensor_3d(NULL, s->q_dtype, tokens, s->q_heads, s->head_dim),
-            .scale = 1 / sqrtf((float)s->head_dim), .softcap = s->softcap, .window = s->window};
-        if (fp8) d.args.k_scale = rd_tensor_1d(scales, RD_DTYPE_F32, s->kv_heads), d.args.v_scale = rd_tensor_1d(scales + s->kv_heads, RD_DTYPE_F32, s->kv_heads);
+            .scale = 1 / sqrtf((float)s->head_dim),
+            .softcap = s->softcap,
+            .window = s->window};
+        if (fp8)
+            d.args.k_scale = rd_tensor_1d(scales, RD_DTYPE_F32, s->kv_heads),
+            d.args.v_scale = rd_tensor_1d(scales + s->kv_heads, RD_DTYPE_F32, s->kv_heads);
         if (s->sinks) d.args.sinks = rd_tensor_1d(sinks, RD_DTYPE_F32, s->q_heads);
         if (s->token_order) {
             d.args.k_cache.stride[1] = 1, d.args.k_cache.stride[3] = 16;
             d.args.k_cache.stride[2] = BLOCK_TOKENS * s->head_dim;
         }
-        const rd_param params[] = {RD_INT("head_dim", s->head_dim), RD_INT("gqa", s->q_heads / s->kv_heads), RD_INT("block_tokens", BLOCK_TOKENS),
-            RD_WORD("q_dtype", rd_dtype_name(s->q_dtype)), RD_WORD("kv_dtype", rd_dtype_name(s->kv_dtype)), RD_WORD("out_dtype", rd_dtype_name(s->q_dtype)),
-            RD_WORD("k_order", s->token_order ? "token" : "dim"), RD_INT("window", s->window > 0), RD_INT("softcap", s->softcap > 0),
-            RD_INT("sinks", s->sinks), RD_INT("causal", 1)};
+        const rd_param params[] = {RD_INT("head_dim", s->head_dim),
+                                   RD_INT("gqa", s->q_heads / s->kv_heads),
+                                   RD_INT("block_tokens", BLOCK_TOKENS),
+                                   RD_WORD("q_dtype", rd_dtype_name(s->q_dtype)),
+                                   RD_WORD("kv_dtype", rd_dtype_name(s->kv_dtype)),
+                                   RD_WORD("out_dtype", rd_dtype_name(s->q_dtype)),
+                                   RD_WORD("k_order", s->token_order ? "token" : "dim"),
+                                   RD_INT("window", s->window > 0),
+                                   RD_INT("softcap", s->softcap > 0),
+                                   RD_INT("sinks", s->sinks),
+                                   RD_INT("causal", 1)};
         c.params = params, c.param_count = CLI_COUNT(params);
-        snprintf(c.name, sizeof c.name, "heads %d/%d of %d, %s, K by %s, window %d, softcap %g%s, %s", (int)s->q_heads, (int)s->kv_heads,
-                 (int)s->head_dim, rd_dtype_name(s->kv_dtype), s->token_order ? "token" : "dim", s->window, (double)s->softcap,
-                 s->sinks ? ", sinks" : "", lens_name);
+        snprintf(c.name, sizeof c.name, "heads %d/%d of %d, %s, K by %s, window %d, softcap %g%s, %s",
+                 (int)s->q_heads, (int)s->kv_heads, (int)s->head_dim, rd_dtype_name(s->kv_dtype),
+                 s->token_order ? "token" : "dim", s->window, (double)s->softcap, s->sinks ? ", sinks" : "",
+                 lens_name);
         check_case_run(run, &c);
         check_output_free(&c.outputs[0]);
     }
@@ -111,12 +132,19 @@ typedef struct attn_batch {
 
 // Combination `index` of the grid; false past the end.
 static bool shape_at(int index, attn_shape *s) {
-    static const int heads[][2] = {{4, 4}, {8, 2}, {5, 1}}, dims[] = {128, 256, 64}, windows[] = {0, 64, 128, 256};
+    static const int heads[][2] = {{4, 4}, {8, 2}, {5, 1}}, dims[] = {128, 256, 64},
+                     windows[] = {0, 64, 128, 256};
     if (index >= 3 * 3 * 4 * 2 * 2 * 2 * 2) return false;
     const int *head = heads[index % 3];
-    *s = (attn_shape){.q_heads = head[0], .kv_heads = head[1], .head_dim = dims[index / 3 % 3], .window = windows[index / 9 % 4],
-                      .softcap = index / 36 % 2 ? 50 : 0, .kv_dtype = index / 72 % 2 ? RD_DTYPE_E4M3 : RD_DTYPE_BF16,
-                      .token_order = index / 144 % 2, .q_dtype = index / 288 % 2 ? RD_DTYPE_F32 : RD_DTYPE_BF16, .sinks = index % 5 == 0};
+    *s = (attn_shape){.q_heads = head[0],
+                      .kv_heads = head[1],
+                      .head_dim = dims[index / 3 % 3],
+                      .window = windows[index / 9 % 4],
+                      .softcap = index / 36 % 2 ? 50 : 0,
+                      .kv_dtype = index / 72 % 2 ? RD_DTYPE_E4M3 : RD_DTYPE_BF16,
+                      .token_order = index / 144 % 2,
+                      .q_dtype = index / 288 % 2 ? RD_DTYPE_F32 : RD_DTYPE_BF16,
+                      .sinks = index % 5 == 0};
     return true;
 }
 
@@ -129,7 +157,8 @@ void check_attn(check_run *run) {
     uint64_t state = run->seed;
     attn_shape s;
     for (int i = 0; shape_at(i, &s) && run->status == RD_OK; i += run->full ? 1 : 7) {
-        const attn_batch *batch = is_prefill ? run->full ? &prefill_full : &prefill_quick : &decode[(i / 7 + i) % 2];
+        const attn_batch *batch =
+            is_prefill ? run->full ? &prefill_full : &prefill_quick : &decode[(i / 7 + i) % 2];
         s.lens = batch->lens;
         run_case(run, &s, batch->name, &state);
     }

@@ -20,15 +20,17 @@ typedef struct gemm_data {
     bool quantised_a, scaled_w;
     rd_dtype a_dtype, w_dtype, c_dtype;
     int64_t m, n, k, blocks;
-    int64_t rows, row_step;       // judged: rows 0, row_step, ...
-    int64_t column, columns;      // judged: [column, column + columns), column a multiple of 128
+    int64_t rows, row_step;  // judged: rows 0, row_step, ...
+    int64_t column, columns; // judged: [column, column + columns), column a multiple of 128
     void *a, *w;
-    float *a_scale, *w_scale;     // [m, blocks], [ceil(n/128), blocks]
+    float *a_scale, *w_scale; // [m, blocks], [ceil(n/128), blocks]
     const char *layout;
-    rd_tensor packed;             // of the whole weight, layouts other than row
+    rd_tensor packed; // of the whole weight, layouts other than row
 } gemm_data;
 
-static size_t row_bytes(rd_dtype dtype, int64_t k) { return rd_dtype_bytes(dtype) * (size_t)k; }
+static size_t row_bytes(rd_dtype dtype, int64_t k) {
+    return rd_dtype_bytes(dtype) * (size_t)k;
+}
 
 // The judged rows of A side by side, with their scales.
 static rd_status gather_rows(const gemm_data *d, void **a, float **scale) {
@@ -39,7 +41,8 @@ static rd_status gather_rows(const gemm_data *d, void **a, float **scale) {
     for (int64_t i = 0; i < d->rows; i++) {
         memcpy((char *)*a + (size_t)i * bytes, (char *)d->a + (size_t)(i * d->row_step) * bytes, bytes);
         if (d->quantised_a)
-            memcpy(*scale + i * d->blocks, d->a_scale + i * d->row_step * d->blocks, (size_t)d->blocks * sizeof(float));
+            memcpy(*scale + i * d->blocks, d->a_scale + i * d->row_step * d->blocks,
+                   (size_t)d->blocks * sizeof(float));
     }
     return RD_OK;
 }
@@ -53,7 +56,8 @@ static rd_gemm_args part_args(const gemm_data *d, void *a, float *a_scale, void 
     int64_t scale_rows = (d->columns + BLOCK - 1) / BLOCK;
     if (d->quantised_a) args.a_scale = rd_tensor_2d(a_scale, RD_DTYPE_F32, d->rows, d->blocks);
     if (d->scaled_w)
-        args.w_scale = rd_tensor_2d(d->w_scale + d->column / BLOCK * d->blocks, RD_DTYPE_F32, scale_rows, d->blocks);
+        args.w_scale =
+            rd_tensor_2d(d->w_scale + d->column / BLOCK * d->blocks, RD_DTYPE_F32, scale_rows, d->blocks);
     return args;
 }
 
@@ -64,7 +68,8 @@ static rd_gemm_args whole_args(const gemm_data *d, void *c) {
                          .c = rd_tensor_2d(c, d->c_dtype, d->m, d->n)};
     if (strcmp(d->layout, "row") != 0) args.w = d->packed;
     if (d->quantised_a) args.a_scale = rd_tensor_2d(d->a_scale, RD_DTYPE_F32, d->m, d->blocks);
-    if (d->scaled_w) args.w_scale = rd_tensor_2d(d->w_scale, RD_DTYPE_F32, (d->n + BLOCK - 1) / BLOCK, d->blocks);
+    if (d->scaled_w)
+        args.w_scale = rd_tensor_2d(d->w_scale, RD_DTYPE_F32, (d->n + BLOCK - 1) / BLOCK, d->blocks);
     return args;
 }
 
@@ -74,11 +79,15 @@ static rd_status run_gemm(const rd_plan *plan, const void *args, void *ws, size_
 
 // The plan of the case asks for the whole n; the part has its own.
 static rd_status plan_part(const gemm_data *d, const rd_kernel_info *kernel, rd_plan **plan) {
-    const rd_param params[] = {RD_INT("n", d->columns), RD_INT("k", d->k), RD_WORD("a_dtype", rd_dtype_name(d->a_dtype)),
-                               RD_WORD("c_dtype", rd_dtype_name(d->c_dtype)), RD_WORD("layout", d->layout), RD_INT("bias", 0),
+    const rd_param params[] = {RD_INT("n", d->columns),
+                               RD_INT("k", d->k),
+                               RD_WORD("a_dtype", rd_dtype_name(d->a_dtype)),
+                               RD_WORD("c_dtype", rd_dtype_name(d->c_dtype)),
+                               RD_WORD("layout", d->layout),
+                               RD_INT("bias", 0),
                                RD_WORD("w_scale_dtype", "fp32")};
-    return rd_plan_create_kernel(d->run->ctx, kernel->name, params, CLI_COUNT(params) - (d->scaled_w ? 0 : 1), d->rows,
-                                 d->rows, plan);
+    return rd_plan_create_kernel(d->run->ctx, kernel->name, params, CLI_COUNT(params) - (d->scaled_w ? 0 : 1),
+                                 d->rows, d->rows, plan);
 }
 
 static rd_status execute_part(const gemm_data *d, const rd_kernel_info *kernel, check_output *out) {
@@ -91,9 +100,12 @@ static rd_status execute_part(const gemm_data *d, const rd_kernel_info *kernel, 
     if (status == RD_OK && strcmp(d->layout, "row") != 0) {
         rd_tensor tensor = {0};
         status = rd_weight_pack(d->run->ctx, &args.w, d->layout, &tensor);
-        if (status == RD_OK) packed = aligned_alloc(64, (row_bytes(d->w_dtype, tensor.shape[0] * tensor.shape[1]) + 63) / 64 * 64);
+        if (status == RD_OK)
+            packed =
+                aligned_alloc(64, (row_bytes(d->w_dtype, tensor.shape[0] * tensor.shape[1]) + 63) / 64 * 64);
         tensor.data = packed;
-        if (status == RD_OK) status = packed ? rd_weight_pack(d->run->ctx, &args.w, d->layout, &tensor) : RD_E_NOMEM;
+        if (status == RD_OK)
+            status = packed ? rd_weight_pack(d->run->ctx, &args.w, d->layout, &tensor) : RD_E_NOMEM;
         args.w = tensor;
     }
     if (status == RD_OK) status = check_with_workspace(run_gemm, plan, &args);
@@ -112,7 +124,8 @@ static rd_status execute(check_case *c, const rd_plan *plan, const rd_kernel_inf
     rd_gemm_args args = whole_args(d, product);
     rd_status status = check_with_workspace(run_gemm, plan, &args);
     for (int64_t i = 0; status == RD_OK && i < out->count; i++)
-        out->got[i] = check_read(product, d->c_dtype, i / d->columns * d->row_step * d->n + d->column + i % d->columns);
+        out->got[i] =
+            check_read(product, d->c_dtype, i / d->columns * d->row_step * d->n + d->column + i % d->columns);
     free(product);
     return status;
 }
@@ -124,18 +137,24 @@ static rd_status pack(gemm_data *d) {
     d->packed = (rd_tensor){0};
     rd_status status = rd_weight_pack(d->run->ctx, &w, d->layout, &d->packed);
     if (status != RD_OK) return status;
-    d->packed.data = aligned_alloc(64, (row_bytes(d->w_dtype, d->packed.shape[0] * d->packed.shape[1]) + 63) / 64 * 64);
+    d->packed.data =
+        aligned_alloc(64, (row_bytes(d->w_dtype, d->packed.shape[0] * d->packed.shape[1]) + 63) / 64 * 64);
     return d->packed.data ? rd_weight_pack(d->run->ctx, &w, d->layout, &d->packed) : RD_E_NOMEM;
 }
 
 static void run_layouts(check_run *run, gemm_data *d, const char *name) {
     check_case c = {.at = d->m, .execute = execute, .data = d, .output_count = 1};
-    if (check_output_new(&c.outputs[0], CHECK_MEAN, 1e-3, 0, d->rows * d->columns) != RD_OK) run->status = cli_error(RD_E_NOMEM, "out of memory");
+    if (check_output_new(&c.outputs[0], CHECK_MEAN, 1e-3, 0, d->rows * d->columns) != RD_OK)
+        run->status = cli_error(RD_E_NOMEM, "out of memory");
     for (int i = 0; i < CLI_COUNT(layouts) && run->status == RD_OK; i++) {
         d->layout = layouts[i];
-        const rd_param params[] = {RD_INT("n", d->n), RD_INT("k", d->k), RD_WORD("a_dtype", rd_dtype_name(d->a_dtype)),
-                                   RD_WORD("c_dtype", rd_dtype_name(d->c_dtype)), RD_WORD("layout", d->layout),
-                                   RD_INT("bias", 0), RD_WORD("w_scale_dtype", "fp32")};
+        const rd_param params[] = {RD_INT("n", d->n),
+                                   RD_INT("k", d->k),
+                                   RD_WORD("a_dtype", rd_dtype_name(d->a_dtype)),
+                                   RD_WORD("c_dtype", rd_dtype_name(d->c_dtype)),
+                                   RD_WORD("layout", d->layout),
+                                   RD_INT("bias", 0),
+                                   RD_WORD("w_scale_dtype", "fp32")};
         rd_status status = pack(d);
         if (status == RD_E_NOMEM) run->status = cli_error(status, "out of memory");
         if (status != RD_OK) continue;
@@ -148,8 +167,13 @@ static void run_layouts(check_run *run, gemm_data *d, const char *name) {
 }
 
 static void run_shape(check_run *run, int64_t m, int64_t n, int64_t k, uint64_t *state) {
-    gemm_data d = {.run = run, .n = n, .k = k, .blocks = (k + BLOCK - 1) / BLOCK, .scaled_w = strcmp(run->op, "gemm_bf16") != 0,
-                   .quantised_a = !strcmp(run->op, "gemm_fp8block"), .c_dtype = check_random(state) & 1 ? RD_DTYPE_BF16 : RD_DTYPE_F32};
+    gemm_data d = {.run = run,
+                   .n = n,
+                   .k = k,
+                   .blocks = (k + BLOCK - 1) / BLOCK,
+                   .scaled_w = strcmp(run->op, "gemm_bf16") != 0,
+                   .quantised_a = !strcmp(run->op, "gemm_fp8block"),
+                   .c_dtype = check_random(state) & 1 ? RD_DTYPE_BF16 : RD_DTYPE_F32};
     d.a_dtype = d.quantised_a ? RD_DTYPE_E4M3 : RD_DTYPE_BF16;
     d.w_dtype = d.scaled_w ? RD_DTYPE_E4M3 : RD_DTYPE_BF16;
     d.m = run->full || m * n * k < quick_row_products ? m : quick_row_products / (n * k);
@@ -161,15 +185,19 @@ static void run_shape(check_run *run, int64_t m, int64_t n, int64_t k, uint64_t 
         d.columns = n - d.column < BLOCK ? n - d.column : BLOCK;
     }
     d.row_step = d.m / d.rows;
-    d.a = d.quantised_a ? (void *)check_codes(state, d.m * k) : check_values(state, RD_DTYPE_BF16, d.m * k, 1);
+    d.a =
+        d.quantised_a ? (void *)check_codes(state, d.m * k) : check_values(state, RD_DTYPE_BF16, d.m * k, 1);
     d.w = d.scaled_w ? (void *)check_codes(state, n * k) : check_values(state, RD_DTYPE_BF16, n * k, 0.05f);
     d.a_scale = check_values(state, RD_DTYPE_F32, d.m * d.blocks, 0);
     d.w_scale = check_values(state, RD_DTYPE_F32, (n + BLOCK - 1) / BLOCK * d.blocks, 0);
     char name[64];
-    snprintf(name, sizeof name, "m=%lld n=%lld k=%lld %s", (long long)d.m, (long long)n, (long long)k, rd_dtype_name(d.c_dtype));
+    snprintf(name, sizeof name, "m=%lld n=%lld k=%lld %s", (long long)d.m, (long long)n, (long long)k,
+             rd_dtype_name(d.c_dtype));
     if (d.a && d.w && d.a_scale && d.w_scale) {
-        for (int64_t i = 0; i < d.m * d.blocks; i++) d.a_scale[i] = 0x1p-12f * (float)(1 + check_random(state) % 4096);
-        for (int64_t i = 0; i < (n + BLOCK - 1) / BLOCK * d.blocks; i++) d.w_scale[i] = 0x1p-20f * (float)(1 + check_random(state) % 4096);
+        for (int64_t i = 0; i < d.m * d.blocks; i++)
+            d.a_scale[i] = 0x1p-12f * (float)(1 + check_random(state) % 4096);
+        for (int64_t i = 0; i < (n + BLOCK - 1) / BLOCK * d.blocks; i++)
+            d.w_scale[i] = 0x1p-20f * (float)(1 + check_random(state) % 4096);
         run_layouts(run, &d, name);
     } else {
         run->status = cli_error(RD_E_NOMEM, "out of memory at %s", name);
@@ -178,9 +206,11 @@ static void run_shape(check_run *run, int64_t m, int64_t n, int64_t k, uint64_t 
 }
 
 void check_gemm(check_run *run) {
-    static const int64_t ms[] = {1, 7, 8, 83, 4096}, ns[] = {128, 512, 576, 7168, 13824}, ks[] = {256, 3884, 4096, 13824, 16384};
+    static const int64_t ms[] = {1, 7, 8, 83, 4096}, ns[] = {128, 512, 576, 7168, 13824},
+                         ks[] = {256, 3884, 4096, 13824, 16384};
     uint64_t state = run->seed;
     for (int n = 0; n < CLI_COUNT(ns); n++)
         for (int k = 0; k < CLI_COUNT(ks); k++)
-            for (int m = 0; m < CLI_COUNT(ms) && run->status == RD_OK; m++) run_shape(run, ms[m], ns[n], ks[k], &state);
+            for (int m = 0; m < CLI_COUNT(ms) && run->status == RD_OK; m++)
+                run_shape(run, ms[m], ns[n], ks[k], &state);
 }

@@ -31,13 +31,15 @@ static rd_status execute(check_case *c, const rd_plan *plan, const rd_kernel_inf
         status = rd_quant_run(plan, &args, NULL, NULL, NULL);
         // A code as its place among all codes of its sign: one step is 1.
         for (int64_t i = 0; i < elems && status == RD_OK; i++)
-            c->outputs[0].got[i] = (q[i] & 0x7f) == 0x7f ? NAN : (float)(q[i] & 0x80 ? -(q[i] & 0x7f) : q[i] & 0x7f);
+            c->outputs[0].got[i] =
+                (q[i] & 0x7f) == 0x7f ? NAN : (float)(q[i] & 0x80 ? -(q[i] & 0x7f) : q[i] & 0x7f);
     }
     free(q), free(residual);
     return status;
 }
 
-static void run_case(check_run *run, int64_t m, int64_t k, const char *fuse, rd_dtype x_dtype, uint64_t *state) {
+static void run_case(check_run *run, int64_t m, int64_t k, const char *fuse, rd_dtype x_dtype,
+                     uint64_t *state) {
     quant_data d = {.m = m, .k = k, .groups = (k + 127) / 128};
     void *x = check_values(state, x_dtype, m * k, 3), *up = check_values(state, RD_DTYPE_BF16, m * k, 1);
     void *weight = check_values(state, RD_DTYPE_BF16, k, 1);
@@ -46,18 +48,29 @@ static void run_case(check_run *run, int64_t m, int64_t k, const char *fuse, rd_
     if (!strcmp(fuse, "silu_mul")) d.args.up = rd_tensor_2d(up, RD_DTYPE_BF16, m, k);
     if (strstr(fuse, "rmsnorm")) d.args.norm_weight = rd_tensor_1d(weight, RD_DTYPE_BF16, k);
     if (!strcmp(fuse, "add_rmsnorm")) d.args.residual = rd_tensor_2d(d.residual, RD_DTYPE_BF16, m, k);
-    const rd_param params[] = {RD_INT("k", k), RD_WORD("x_dtype", rd_dtype_name(x_dtype)), RD_WORD("fuse", fuse)};
-    check_case c = {.params = params, .param_count = CLI_COUNT(params), .at = m, .execute = execute, .data = &d, .output_count = 2};
+    const rd_param params[] = {RD_INT("k", k), RD_WORD("x_dtype", rd_dtype_name(x_dtype)),
+                               RD_WORD("fuse", fuse)};
+    check_case c = {.params = params,
+                    .param_count = CLI_COUNT(params),
+                    .at = m,
+                    .execute = execute,
+                    .data = &d,
+                    .output_count = 2};
     // Alone, no code may differ: amax, scale and quotient are one rounding each. Fused, a quotient within a rounding of a
     // boundary may go either way, by one step; with 16-bit inputs 1/rms cancels in y/amax and leaves ratios of short
     // numbers, which hit boundaries often.
     bool exact = !strcmp(fuse, "none");
     rd_status status = x && up && weight && d.residual ? RD_OK : RD_E_NOMEM;
-    if (status == RD_OK) status = check_output_new(&c.outputs[0], CHECK_CODES, exact ? 0 : 2e-2, exact ? 0 : 4, m * k);
-    if (status == RD_OK) status = check_output_new(&c.outputs[1], CHECK_CLOSE, exact ? 1e-12 : 1e-5, 0, m * d.groups);
-    snprintf(c.name, sizeof c.name, "m=%lld k=%lld %s %s", (long long)m, (long long)k, fuse, rd_dtype_name(x_dtype));
-    if (status == RD_OK) check_case_run(run, &c);
-    else run->status = cli_error(status, "out of memory at %s", c.name);
+    if (status == RD_OK)
+        status = check_output_new(&c.outputs[0], CHECK_CODES, exact ? 0 : 2e-2, exact ? 0 : 4, m * k);
+    if (status == RD_OK)
+        status = check_output_new(&c.outputs[1], CHECK_CLOSE, exact ? 1e-12 : 1e-5, 0, m * d.groups);
+    snprintf(c.name, sizeof c.name, "m=%lld k=%lld %s %s", (long long)m, (long long)k, fuse,
+             rd_dtype_name(x_dtype));
+    if (status == RD_OK)
+        check_case_run(run, &c);
+    else
+        run->status = cli_error(status, "out of memory at %s", c.name);
     check_output_free(&c.outputs[0]), check_output_free(&c.outputs[1]);
     free(x), free(up), free(weight), free(d.residual);
 }

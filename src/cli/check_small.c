@@ -30,7 +30,8 @@ static int64_t elems_of(const rd_tensor *t) {
 }
 
 static float value_at(const rd_tensor *t, int64_t at) {
-    return t->dtype == RD_DTYPE_I32 ? (float)((const int32_t *)t->data)[at] : check_read(t->data, t->dtype, at);
+    return t->dtype == RD_DTYPE_I32 ? (float)((const int32_t *)t->data)[at]
+                                    : check_read(t->data, t->dtype, at);
 }
 
 static rd_status execute(check_case *c, const rd_plan *plan, const rd_kernel_info *kernel) {
@@ -42,14 +43,18 @@ static rd_status execute(check_case *c, const rd_plan *plan, const rd_kernel_inf
         size_t bytes = (size_t)elems_of(d->written[i]) * rd_dtype_bytes(d->written[i]->dtype);
         before[i] = d->written[i]->data;
         copies[i] = malloc(bytes + 1);
-        if (!copies[i]) status = RD_E_NOMEM;
-        else if (before[i]) memcpy(copies[i], before[i], bytes);
-        else memset(copies[i], 0xff, bytes);
+        if (!copies[i])
+            status = RD_E_NOMEM;
+        else if (before[i])
+            memcpy(copies[i], before[i], bytes);
+        else
+            memset(copies[i], 0xff, bytes);
         d->written[i]->data = copies[i];
     }
     if (status == RD_OK) status = d->run(d, plan);
     for (int i = 0; i < c->output_count; i++) {
-        for (int64_t at = 0; at < c->outputs[i].count && status == RD_OK; at++) c->outputs[i].got[at] = value_at(d->written[i], at);
+        for (int64_t at = 0; at < c->outputs[i].count && status == RD_OK; at++)
+            c->outputs[i].got[at] = value_at(d->written[i], at);
         d->written[i]->data = before[i];
         free(copies[i]);
     }
@@ -57,18 +62,22 @@ static rd_status execute(check_case *c, const rd_plan *plan, const rd_kernel_inf
 }
 
 // least: the error allowed at 0, for values that come out of cancellation.
-static void run_case(check_run *run, small_data *d, check_judge judge, double least, const char *name, int64_t at,
-                     const rd_param *params, int param_count) {
+static void run_case(check_run *run, small_data *d, check_judge judge, double least, const char *name,
+                     int64_t at, const rd_param *params, int param_count) {
     check_case c = {.params = params, .param_count = param_count, .at = at, .execute = execute, .data = d};
     rd_status status = RD_OK;
-    for (; c.output_count < CHECK_OUTPUTS && d->written[c.output_count] && status == RD_OK; c.output_count++) {
+    for (; c.output_count < CHECK_OUTPUTS && d->written[c.output_count] && status == RD_OK;
+         c.output_count++) {
         const rd_tensor *t = d->written[c.output_count];
         double limit = t->dtype == RD_DTYPE_F32 ? 2e-5 : t->dtype == RD_DTYPE_E4M3 ? 1e-12 : 0x1p-7;
-        status = check_output_new(&c.outputs[c.output_count], judge, judge == CHECK_SHARE ? 1e-3 : limit, least, elems_of(t));
+        status = check_output_new(&c.outputs[c.output_count], judge, judge == CHECK_SHARE ? 1e-3 : limit,
+                                  least, elems_of(t));
     }
     snprintf(c.name, sizeof c.name, "%s", name);
-    if (status == RD_OK) check_case_run(run, &c);
-    else run->status = cli_error(status, "out of memory at %s", name);
+    if (status == RD_OK)
+        check_case_run(run, &c);
+    else
+        run->status = cli_error(status, "out of memory at %s", name);
     for (int i = 0; i < c.output_count; i++) check_output_free(&c.outputs[i]);
 }
 
@@ -79,9 +88,15 @@ static bool have(check_run *run, const void *a, const void *b, const void *c, co
 }
 
 // ---- rmsnorm, act_mul, embed ------------------------------------------------------------------------------------------
-static rd_status run_rmsnorm(const small_data *d, const rd_plan *plan) { return rd_rmsnorm_run(plan, &d->args.rmsnorm, NULL); }
-static rd_status run_act_mul(const small_data *d, const rd_plan *plan) { return rd_act_mul_run(plan, &d->args.act_mul, NULL); }
-static rd_status run_embed(const small_data *d, const rd_plan *plan) { return rd_embed_run(plan, &d->args.embed, NULL); }
+static rd_status run_rmsnorm(const small_data *d, const rd_plan *plan) {
+    return rd_rmsnorm_run(plan, &d->args.rmsnorm, NULL);
+}
+static rd_status run_act_mul(const small_data *d, const rd_plan *plan) {
+    return rd_act_mul_run(plan, &d->args.act_mul, NULL);
+}
+static rd_status run_embed(const small_data *d, const rd_plan *plan) {
+    return rd_embed_run(plan, &d->args.embed, NULL);
+}
 
 static const int64_t widths[] = {1, 15, 16, 17, 127, 576, 1536, 2048, 3884, 5120};
 
@@ -91,17 +106,26 @@ void check_rmsnorm(check_run *run) {
         int64_t k = widths[i / 4], m = i & 1 ? 83 : 7;
         rd_dtype x = types[i & 1], y = types[i >> 1 & 1];
         bool residual = i % 3 == 0;
-        void *xs = check_values(&state, x, m * k, 3), *rs = check_values(&state, RD_DTYPE_BF16, m * k, 1), *ws = check_values(&state, RD_DTYPE_BF16, k, 1);
+        void *xs = check_values(&state, x, m * k, 3), *rs = check_values(&state, RD_DTYPE_BF16, m * k, 1),
+             *ws = check_values(&state, RD_DTYPE_BF16, k, 1);
         if (have(run, xs, rs, ws, ws)) {
-            small_data d = {.args.rmsnorm = {.struct_size = sizeof(rd_rmsnorm_args), .x = rd_tensor_2d(xs, x, m, k),
-                            .weight = rd_tensor_1d(ws, RD_DTYPE_BF16, k), .y = rd_tensor_2d(NULL, y, m, k), .eps = 1e-6f,
-                            .unit_offset = i / 2 & 1}, .run = run_rmsnorm};
+            small_data d = {.args.rmsnorm = {.struct_size = sizeof(rd_rmsnorm_args),
+                                             .x = rd_tensor_2d(xs, x, m, k),
+                                             .weight = rd_tensor_1d(ws, RD_DTYPE_BF16, k),
+                                             .y = rd_tensor_2d(NULL, y, m, k),
+                                             .eps = 1e-6f,
+                                             .unit_offset = i / 2 & 1},
+                            .run = run_rmsnorm};
             d.written[0] = &d.args.rmsnorm.y;
-            if (residual) d.args.rmsnorm.residual = rd_tensor_2d(rs, RD_DTYPE_BF16, m, k), d.written[1] = &d.args.rmsnorm.residual;
-            const rd_param params[] = {RD_INT("k", k), RD_WORD("x_dtype", rd_dtype_name(x)), RD_WORD("y_dtype", rd_dtype_name(y)),
-                                       RD_WORD("weight_dtype", "bf16"), RD_INT("residual", residual)};
+            if (residual)
+                d.args.rmsnorm.residual = rd_tensor_2d(rs, RD_DTYPE_BF16, m, k),
+                d.written[1] = &d.args.rmsnorm.residual;
+            const rd_param params[] = {RD_INT("k", k), RD_WORD("x_dtype", rd_dtype_name(x)),
+                                       RD_WORD("y_dtype", rd_dtype_name(y)), RD_WORD("weight_dtype", "bf16"),
+                                       RD_INT("residual", residual)};
             char name[96];
-            snprintf(name, sizeof name, "m=%lld k=%lld %s to %s%s", (long long)m, (long long)k, rd_dtype_name(x), rd_dtype_name(y), residual ? ", residual" : "");
+            snprintf(name, sizeof name, "m=%lld k=%lld %s to %s%s", (long long)m, (long long)k,
+                     rd_dtype_name(x), rd_dtype_name(y), residual ? ", residual" : "");
             run_case(run, &d, CHECK_CLOSE, 1e-30, name, m, params, CLI_COUNT(params));
         }
         free(xs), free(rs), free(ws);
@@ -116,12 +140,16 @@ void check_act_mul(check_run *run) {
         const char *act = i % 3 ? "silu" : "gelu_tanh";
         void *gate = check_values(&state, x, m * k, 3), *up = check_values(&state, x, m * k, 1);
         if (have(run, gate, up, gate, up)) {
-            small_data d = {.args.act_mul = {sizeof(rd_act_mul_args), rd_tensor_2d(gate, x, m, k), rd_tensor_2d(up, x, m, k), rd_tensor_2d(NULL, y, m, k)},
+            small_data d = {.args.act_mul = {sizeof(rd_act_mul_args), rd_tensor_2d(gate, x, m, k),
+                                             rd_tensor_2d(up, x, m, k), rd_tensor_2d(NULL, y, m, k)},
                             .run = run_act_mul};
             d.written[0] = &d.args.act_mul.y;
-            const rd_param params[] = {RD_INT("k", k), RD_WORD("act", act), RD_WORD("x_dtype", rd_dtype_name(x)), RD_WORD("y_dtype", rd_dtype_name(y))};
+            const rd_param params[] = {RD_INT("k", k), RD_WORD("act", act),
+                                       RD_WORD("x_dtype", rd_dtype_name(x)),
+                                       RD_WORD("y_dtype", rd_dtype_name(y))};
             char name[96];
-            snprintf(name, sizeof name, "m=%lld k=%lld %s, %s to %s", (long long)m, (long long)k, act, rd_dtype_name(x), rd_dtype_name(y));
+            snprintf(name, sizeof name, "m=%lld k=%lld %s, %s to %s", (long long)m, (long long)k, act,
+                     rd_dtype_name(x), rd_dtype_name(y));
             run_case(run, &d, CHECK_CLOSE, 1e-30, name, m, params, CLI_COUNT(params));
         }
         free(gate), free(up);
@@ -138,10 +166,13 @@ void check_embed(check_run *run) {
         for (int t = 0; t < TOKENS; t++) ids[t] = (int32_t)(check_random(&state) % VOCAB);
         void *table = check_values(&state, x, VOCAB * k, 1);
         if (have(run, table, table, table, table)) {
-            small_data d = {.args.embed = {sizeof(rd_embed_args), rd_tensor_2d(table, x, VOCAB, k), rd_tensor_1d(ids, RD_DTYPE_I32, TOKENS),
-                                           rd_tensor_2d(NULL, y, TOKENS, k), i % 3 ? 1.0f : 24.0f}, .run = run_embed};
+            small_data d = {.args.embed = {sizeof(rd_embed_args), rd_tensor_2d(table, x, VOCAB, k),
+                                           rd_tensor_1d(ids, RD_DTYPE_I32, TOKENS),
+                                           rd_tensor_2d(NULL, y, TOKENS, k), i % 3 ? 1.0f : 24.0f},
+                            .run = run_embed};
             d.written[0] = &d.args.embed.y;
-            const rd_param params[] = {RD_INT("k", k), RD_WORD("table_dtype", rd_dtype_name(x)), RD_WORD("y_dtype", rd_dtype_name(y))};
+            const rd_param params[] = {RD_INT("k", k), RD_WORD("table_dtype", rd_dtype_name(x)),
+                                       RD_WORD("y_dtype", rd_dtype_name(y))};
             char name[96];
             snprintf(name, sizeof name, "k=%lld %s to %s", (long long)k, rd_dtype_name(x), rd_dtype_name(y));
             run_case(run, &d, CHECK_CLOSE, 0, name, 0, params, CLI_COUNT(params));
@@ -151,7 +182,9 @@ void check_embed(check_run *run) {
 }
 
 // ---- rope ---------------------------------------------------------------------------------------------------------------
-static rd_status run_rope(const small_data *d, const rd_plan *plan) { return rd_rope_run(plan, &d->args.rope, NULL); }
+static rd_status run_rope(const small_data *d, const rd_plan *plan) {
+    return rd_rope_run(plan, &d->args.rope, NULL);
+}
 
 void check_rope(check_run *run) {
     enum { TOKENS = 17, Q_HEADS = 4, K_HEADS = 2 };
@@ -165,19 +198,26 @@ void check_rope(check_run *run) {
         float inv_freq[256];
         for (int t = 0; t < TOKENS; t++) positions[t] = (int32_t)(check_random(&state) % 131072);
         rd_rope_frequencies(&(rd_rope_scaling){.theta = 10000}, (int32_t)rotary, inv_freq);
-        void *q = check_values(&state, x, TOKENS * Q_HEADS * head_dim, 1), *k = check_values(&state, x, TOKENS * K_HEADS * head_dim, 1);
+        void *q = check_values(&state, x, TOKENS * Q_HEADS * head_dim, 1),
+             *k = check_values(&state, x, TOKENS * K_HEADS * head_dim, 1);
         void *weight = check_values(&state, RD_DTYPE_BF16, head_dim, 1);
         if (have(run, q, k, weight, q)) {
-            small_data d = {.args.rope = {.struct_size = sizeof(rd_rope_args), .q = rd_tensor_3d(q, x, TOKENS, Q_HEADS, head_dim),
-                            .k = rd_tensor_3d(k, x, TOKENS, K_HEADS, head_dim), .positions = rd_tensor_1d(positions, RD_DTYPE_I32, TOKENS),
-                            .inv_freq = rd_tensor_1d(inv_freq, RD_DTYPE_F32, rotary / 2), .eps = 1e-6f}, .run = run_rope};
+            small_data d = {.args.rope = {.struct_size = sizeof(rd_rope_args),
+                                          .q = rd_tensor_3d(q, x, TOKENS, Q_HEADS, head_dim),
+                                          .k = rd_tensor_3d(k, x, TOKENS, K_HEADS, head_dim),
+                                          .positions = rd_tensor_1d(positions, RD_DTYPE_I32, TOKENS),
+                                          .inv_freq = rd_tensor_1d(inv_freq, RD_DTYPE_F32, rotary / 2),
+                                          .eps = 1e-6f},
+                            .run = run_rope};
             if (norm) d.args.rope.q_norm = d.args.rope.k_norm = rd_tensor_1d(weight, RD_DTYPE_BF16, head_dim);
             d.written[0] = &d.args.rope.q, d.written[1] = &d.args.rope.k;
-            const rd_param params[] = {RD_INT("head_dim", head_dim), RD_INT("rotary_dim", rotary), RD_WORD("style", interleaved ? "interleaved" : "neox"),
+            const rd_param params[] = {RD_INT("head_dim", head_dim), RD_INT("rotary_dim", rotary),
+                                       RD_WORD("style", interleaved ? "interleaved" : "neox"),
                                        RD_WORD("x_dtype", rd_dtype_name(x)), RD_INT("qk_norm", norm)};
             char name[96];
-            snprintf(name, sizeof name, "head_dim=%lld rotary_dim=%lld %s %s%s", (long long)head_dim, (long long)rotary,
-                     interleaved ? "interleaved" : "neox", rd_dtype_name(x), norm ? ", qk-norm" : "");
+            snprintf(name, sizeof name, "head_dim=%lld rotary_dim=%lld %s %s%s", (long long)head_dim,
+                     (long long)rotary, interleaved ? "interleaved" : "neox", rd_dtype_name(x),
+                     norm ? ", qk-norm" : "");
             run_case(run, &d, CHECK_CLOSE, 2e-5, name, 0, params, CLI_COUNT(params));
         }
         free(q), free(k), free(weight);
@@ -185,7 +225,9 @@ void check_rope(check_run *run) {
 }
 
 // ---- kv_write -----------------------------------------------------------------------------------------------------------
-static rd_status run_kv_write(const small_data *d, const rd_plan *plan) { return rd_kv_write_run(plan, &d->args.kv_write, NULL); }
+static rd_status run_kv_write(const small_data *d, const rd_plan *plan) {
+    return rd_kv_write_run(plan, &d->args.kv_write, NULL);
+}
 
 void check_kv_write(check_run *run) {
     enum { TOKENS = 19, HEADS = 3, BLOCKS = 5, BLOCK_TOKENS = 32 };
@@ -196,22 +238,33 @@ void check_kv_write(check_run *run) {
         rd_dtype x = types[i & 1], kv = i >> 1 & 1 ? RD_DTYPE_E4M3 : RD_DTYPE_BF16;
         bool token_order = i >> 2 & 1;
         int64_t slots[TOKENS];
-        for (int t = 0; t < TOKENS; t++) slots[t] = t % 6 == 5 ? -1 : (t * 7 + 3) % (BLOCKS * BLOCK_TOKENS); // distinct
+        for (int t = 0; t < TOKENS; t++)
+            slots[t] = t % 6 == 5 ? -1 : (t * 7 + 3) % (BLOCKS * BLOCK_TOKENS); // distinct
         float scale[HEADS] = {0.02f, 1.0f, 0.5f};
-        void *k = check_values(&state, x, TOKENS * HEADS * head_dim, 2), *v = check_values(&state, x, TOKENS * HEADS * head_dim, 2);
+        void *k = check_values(&state, x, TOKENS * HEADS * head_dim, 2),
+             *v = check_values(&state, x, TOKENS * HEADS * head_dim, 2);
         if (have(run, k, v, k, v)) {
-            small_data d = {.args.kv_write = {.struct_size = sizeof(rd_kv_write_args), .k = rd_tensor_3d(k, x, TOKENS, HEADS, head_dim),
-                            .v = rd_tensor_3d(v, x, TOKENS, HEADS, head_dim), .k_cache = rd_tensor_4d(NULL, kv, BLOCKS, BLOCK_TOKENS, HEADS, head_dim),
-                            .v_cache = rd_tensor_4d(NULL, kv, BLOCKS, BLOCK_TOKENS, HEADS, head_dim), .slots = rd_tensor_1d(slots, RD_DTYPE_I64, TOKENS)},
-                            .run = run_kv_write};
+            small_data d = {
+                .args.kv_write = {.struct_size = sizeof(rd_kv_write_args),
+                                  .k = rd_tensor_3d(k, x, TOKENS, HEADS, head_dim),
+                                  .v = rd_tensor_3d(v, x, TOKENS, HEADS, head_dim),
+                                  .k_cache = rd_tensor_4d(NULL, kv, BLOCKS, BLOCK_TOKENS, HEADS, head_dim),
+                                  .v_cache = rd_tensor_4d(NULL, kv, BLOCKS, BLOCK_TOKENS, HEADS, head_dim),
+                                  .slots = rd_tensor_1d(slots, RD_DTYPE_I64, TOKENS)},
+                .run = run_kv_write};
             rd_kv_write_args *a = &d.args.kv_write;
             if (kv == RD_DTYPE_E4M3) a->k_scale = a->v_scale = rd_tensor_1d(scale, RD_DTYPE_F32, HEADS);
-            if (token_order) a->k_cache.stride[1] = 1, a->k_cache.stride[2] = BLOCK_TOKENS * head_dim, a->k_cache.stride[3] = 16;
+            if (token_order)
+                a->k_cache.stride[1] = 1, a->k_cache.stride[2] = BLOCK_TOKENS * head_dim,
+                a->k_cache.stride[3] = 16;
             d.written[0] = &a->k_cache, d.written[1] = &a->v_cache;
-            const rd_param params[] = {RD_INT("head_dim", head_dim), RD_INT("block_tokens", BLOCK_TOKENS), RD_WORD("x_dtype", rd_dtype_name(x)),
-                                       RD_WORD("kv_dtype", rd_dtype_name(kv)), RD_WORD("k_order", token_order ? "token" : "dim")};
+            const rd_param params[] = {RD_INT("head_dim", head_dim), RD_INT("block_tokens", BLOCK_TOKENS),
+                                       RD_WORD("x_dtype", rd_dtype_name(x)),
+                                       RD_WORD("kv_dtype", rd_dtype_name(kv)),
+                                       RD_WORD("k_order", token_order ? "token" : "dim")};
             char name[96];
-            snprintf(name, sizeof name, "head_dim=%lld %s to %s, K by %s", (long long)head_dim, rd_dtype_name(x), rd_dtype_name(kv), token_order ? "token" : "dim");
+            snprintf(name, sizeof name, "head_dim=%lld %s to %s, K by %s", (long long)head_dim,
+                     rd_dtype_name(x), rd_dtype_name(kv), token_order ? "token" : "dim");
             run_case(run, &d, CHECK_CLOSE, 1e-12, name, 0, params, CLI_COUNT(params));
         }
         free(k), free(v);
@@ -237,10 +290,16 @@ void check_sample(check_run *run) {
         rd_sample_row *settings = calloc((size_t)rows, sizeof *settings);
         if (have(run, logits, settings, logits, settings)) {
             for (int64_t r = 0; r < rows; r++)
-                settings[r] = (rd_sample_row){.temperature = (float)(r % 4) * 0.5f, .top_p = r & 4 ? 0.9f : 1, .min_p = r & 8 ? 0.05f : 0,
-                                              .top_k = r & 16 ? 40 : 0, .seed = check_random(&state), .counter = (uint64_t)r};
-            small_data d = {.args.sample = {sizeof(rd_sample_args), rd_tensor_2d(logits, RD_DTYPE_F32, rows, vocab), settings,
-                                            rd_tensor_1d(NULL, RD_DTYPE_I32, rows)}, .run = run_sample};
+                settings[r] = (rd_sample_row){.temperature = (float)(r % 4) * 0.5f,
+                                              .top_p = r & 4 ? 0.9f : 1,
+                                              .min_p = r & 8 ? 0.05f : 0,
+                                              .top_k = r & 16 ? 40 : 0,
+                                              .seed = check_random(&state),
+                                              .counter = (uint64_t)r};
+            small_data d = {.args.sample = {sizeof(rd_sample_args),
+                                            rd_tensor_2d(logits, RD_DTYPE_F32, rows, vocab), settings,
+                                            rd_tensor_1d(NULL, RD_DTYPE_I32, rows)},
+                            .run = run_sample};
             d.written[0] = &d.args.sample.ids;
             const rd_param params[] = {RD_INT("vocab", vocab)};
             char name[96];

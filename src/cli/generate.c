@@ -11,8 +11,9 @@
 #include <unistd.h>
 
 #define USAGE "generate MODEL [--prompt TEXT | --prompt-file FILE] [options]"
-#define ABOUT                                                                                                         \
-    "Answers a prompt with a model (a Hugging Face folder or a .gguf file). Without a prompt: reads standard input, or\n"  \
+#define ABOUT                                                                                                \
+    "Answers a prompt with a model (a Hugging Face folder or a .gguf file). Without a prompt: reads "        \
+    "standard input, or\n"                                                                                   \
     "chats when that is a terminal. Ctrl-C stops cleanly with what was generated."
 
 typedef struct generate_options {
@@ -43,8 +44,8 @@ static void free_answer(answer *a) {
 }
 
 // ---- prompt ----------------------------------------------------------------------------------------------------------
-static rd_status make_prompt(const generate_options *o, const rd_tokenizer *tokenizer, const char *text, size_t bytes,
-                             answer *a) {
+static rd_status make_prompt(const generate_options *o, const rd_tokenizer *tokenizer, const char *text,
+                             size_t bytes, answer *a) {
     rd_status status = RD_OK;
     if (o->raw) {
         uint32_t flags = RD_TOKENIZE_ADD_BOS | (o->special ? RD_TOKENIZE_SPECIAL : 0);
@@ -119,11 +120,14 @@ static int on_token(void *state, int32_t id, const char *bytes, size_t count) {
     return cli_interrupted();
 }
 
-static double per_second(double count, double seconds) { return count > 0 && seconds > 0 ? count / seconds : 0; }
+static double per_second(double count, double seconds) {
+    return count > 0 && seconds > 0 ? count / seconds : 0;
+}
 static double prefill_rate(const answer *a) {
     return per_second((double)a->result.prefilled_tokens, a->prefill_seconds);
 }
-static double decode_rate(const answer *a) { // passes, not tokens: the first token comes from the prefill's logits
+static double
+decode_rate(const answer *a) { // passes, not tokens: the first token comes from the prefill's logits
     return per_second((double)(a->result.generated + a->result.hit_end - 1), a->result.decode_seconds);
 }
 
@@ -151,8 +155,10 @@ static rd_status print_json(const answer *a, const text_sink *sink) {
 
 static void print_stats(const cli_runner *runner, const answer *a) {
     fprintf(stderr,
-            "ready in %.0f ms; prefill %" PRId64 " tokens, %.1f tok/s; decode %" PRId64 " tokens, %.1f tok/s\n",
-            1e3 * runner->ready_seconds, a->result.prefilled_tokens, prefill_rate(a), a->result.generated, decode_rate(a));
+            "ready in %.0f ms; prefill %" PRId64 " tokens, %.1f tok/s; decode %" PRId64
+            " tokens, %.1f tok/s\n",
+            1e3 * runner->ready_seconds, a->result.prefilled_tokens, prefill_rate(a), a->result.generated,
+            decode_rate(a));
 }
 
 // ---- the answer -----------------------------------------------------------------------------------------------------------
@@ -189,7 +195,8 @@ static rd_status run(const cli_runner *runner, const generate_options *o, text_s
     return status == RD_E_CANCELLED ? RD_OK : status; // SIGINT: what was generated is the answer
 }
 
-static rd_status answer_prompt(const cli_runner *runner, const generate_options *o, const char *text, size_t bytes) {
+static rd_status answer_prompt(const cli_runner *runner, const generate_options *o, const char *text,
+                               size_t bytes) {
     answer a = {0};
     text_sink sink = {.quiet = o->json};
     const rd_tokenizer *tokenizer = rd_model_tokenizer(runner->model);
@@ -219,9 +226,11 @@ static rd_status run_command(const char *model, const generate_options *o, const
 
 static rd_status check_sampling(const generate_options *o) {
     if (o->temperature < 0) return cli_error(RD_E_INVALID, "--temperature=%g, needs >= 0", o->temperature);
-    if (o->top_p <= 0 || o->top_p > 1) return cli_error(RD_E_INVALID, "--top-p=%g, needs above 0 to 1", o->top_p);
+    if (o->top_p <= 0 || o->top_p > 1)
+        return cli_error(RD_E_INVALID, "--top-p=%g, needs above 0 to 1", o->top_p);
     if (o->min_p < 0 || o->min_p > 1) return cli_error(RD_E_INVALID, "--min-p=%g, needs 0 to 1", o->min_p);
-    if (o->prompt && o->prompt_file) return cli_error(RD_E_INVALID, "--prompt and --prompt-file exclude each other");
+    if (o->prompt && o->prompt_file)
+        return cli_error(RD_E_INVALID, "--prompt and --prompt-file exclude each other");
     return RD_OK;
 }
 
@@ -240,19 +249,22 @@ rd_status cli_run_generate(int argc, char **argv) {
     generate_options o = {.runner = CLI_RUNNER_DEFAULTS, .max_tokens = 256, .top_p = 1};
     const cli_option options[] = {
         {"--prompt", CLI_TEXT, &o.prompt, "TEXT", "the user's text", 0, 0},
-        {"--prompt-file", CLI_TEXT, &o.prompt_file, "FILE", "read it from a file, - for standard input", 0, 0},
+        {"--prompt-file", CLI_TEXT, &o.prompt_file, "FILE", "read it from a file, - for standard input", 0,
+         0},
         {"--system", CLI_TEXT, &o.system, "TEXT", "system text; default the chat template's own", 0, 0},
         {"--raw", CLI_FLAG, &o.raw, NULL, "no chat template", 0, 0},
-        {"--special", CLI_FLAG, &o.special, NULL, "with --raw: special tokens written in the prompt count as such", 0, 0},
+        {"--special", CLI_FLAG, &o.special, NULL,
+         "with --raw: special tokens written in the prompt count as such", 0, 0},
         {"--max-tokens", CLI_INT, &o.max_tokens, "N", "most tokens to generate; default 256", 0, 1 << 24},
         {"--temperature", CLI_REAL, &o.temperature, "X", "default 0: the likeliest token each time", 0, 0},
         {"--top-k", CLI_INT, &o.top_k, "N", "draw among the N likeliest; default 0 = off", 0, INT32_MAX},
         {"--top-p", CLI_REAL, &o.top_p, "X", "draw within this much probability; default 1 = off", 0, 0},
-        {"--min-p", CLI_REAL, &o.min_p, "X", "drop what is rarer than X times the likeliest; default 0 = off", 0, 0},
+        {"--min-p", CLI_REAL, &o.min_p, "X", "drop what is rarer than X times the likeliest; default 0 = off",
+         0, 0},
         {"--seed", CLI_INT, &o.seed, "N", "of the draws; default 0", 0, INT64_MAX},
         {"--ignore-end", CLI_FLAG, &o.ignore_end, NULL, "keep going past an end token", 0, 0},
-        {"--top-logits", CLI_INT, &o.top_logits, "N", "with --json: the N largest logits of the last prompt position", 1,
-         1 << 24},
+        {"--top-logits", CLI_INT, &o.top_logits, "N",
+         "with --json: the N largest logits of the last prompt position", 1, 1 << 24},
         {"--report", CLI_FLAG, &o.report, NULL, "print the kernel selection report first", 0, 0},
         {"--stats", CLI_FLAG, &o.stats, NULL, "print times when done", 0, 0},
         CLI_OPTION_JSON(&o.json),

@@ -18,7 +18,9 @@ void cli_catch_interrupt(void) {
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
 }
-bool cli_interrupted(void) { return interrupted; }
+bool cli_interrupted(void) {
+    return interrupted;
+}
 void cli_clear_interrupt(void) {
     interrupted = 0;
     cli_catch_interrupt();

@@ -14,13 +14,18 @@ typedef struct cli_runner_options {
     int64_t threads, context, batch_rows;
     bool w8a8;
 } cli_runner_options;
-#define CLI_RUNNER_DEFAULTS {.device = "cpu", .kv = "bf16"}
-#define CLI_RUNNER_OPTIONS(o_)                                                                                        \
-    CLI_OPTION_DEVICE(&(o_).device), CLI_OPTION_THREADS(&(o_).threads),                                               \
-        {"--kv", CLI_TEXT, &(o_).kv, "TYPE", "KV cache: bf16 (default) or fp8", 0, 0},                                \
-        {"--w8a8", CLI_FLAG, &(o_).w8a8, NULL, "quantise activations too in block-FP8 layers", 0, 0},                 \
-        {"--context", CLI_INT, &(o_).context, "N", "tokens a session can hold; default the model's", 1, 1 << 24},     \
-        {"--batch-rows", CLI_INT, &(o_).batch_rows, "N", "most tokens of a prefill chunk; default 512", 1, 65536}
+#define CLI_RUNNER_DEFAULTS                                                                                  \
+    { .device = "cpu", .kv = "bf16" }
+#define CLI_RUNNER_OPTIONS(o_)                                                                               \
+    CLI_OPTION_DEVICE(&(o_).device), CLI_OPTION_THREADS(&(o_).threads),                                      \
+        {"--kv", CLI_TEXT, &(o_).kv, "TYPE", "KV cache: bf16 (default) or fp8", 0, 0},                       \
+        {"--w8a8", CLI_FLAG, &(o_).w8a8, NULL, "quantise activations too in block-FP8 layers", 0, 0},        \
+        {"--context", CLI_INT, &(o_).context, "N", "tokens a session can hold; default the model's",         \
+         1,           1 << 24},                                                                              \
+    {                                                                                                        \
+        "--batch-rows", CLI_INT, &(o_).batch_rows, "N", "most tokens of a prefill chunk; default 512", 1,    \
+            65536                                                                                            \
+    }
 
 typedef struct cli_runner {
     rd_ctx *ctx;
@@ -40,7 +45,8 @@ double cli_now_seconds(void);
 void cli_catch_interrupt(void);
 bool cli_interrupted(void);
 void cli_clear_interrupt(void);
-int cli_progress(void *state, const char *what, int64_t done, int64_t total); // an rd_progress_fn: stops when interrupted
+int cli_progress(void *state, const char *what, int64_t done,
+                 int64_t total); // an rd_progress_fn: stops when interrupted
 
 // ---- text -------------------------------------------------------------------------------------------------------------
 // Whole UTF-8 sequences only: an unfinished one waits for its rest, what can never become one is U+FFFD.
@@ -54,9 +60,9 @@ void cli_utf8_finish(cli_utf8 *utf8, cli_text_fn out, void *state);
 
 char *cli_read_file(const char *path, size_t *bytes); // "-" = stdin; malloc'd, NULL with a message on stderr
 // malloc'd text and ids; NULL with rd_error_text set.
-char *cli_render_chat(const rd_tokenizer *tokenizer, const rd_chat_message *messages, int32_t count, size_t *bytes,
-                      rd_status *status);
-int32_t *cli_tokenize(const rd_tokenizer *tokenizer, const char *text, size_t bytes, uint32_t flags, int64_t *count,
-                      rd_status *status);
+char *cli_render_chat(const rd_tokenizer *tokenizer, const rd_chat_message *messages, int32_t count,
+                      size_t *bytes, rd_status *status);
+int32_t *cli_tokenize(const rd_tokenizer *tokenizer, const char *text, size_t bytes, uint32_t flags,
+                      int64_t *count, rd_status *status);
 
 #endif // CLI_RUNNER_H

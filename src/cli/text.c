@@ -16,12 +16,18 @@ static int sequence_bytes(unsigned char lead) { // 0: cannot start a sequence
 static bool may_follow(const cli_utf8 *utf8, unsigned char byte) {
     if ((byte & 0xc0) != 0x80) return false;
     if (utf8->pending_bytes > 1) return true;
-    switch (utf8->pending[0]) { // no overlong forms, no surrogates, nothing above U+10FFFF (Unicode, table 3-7)
-    case 0xe0: return byte >= 0xa0;
-    case 0xed: return byte < 0xa0;
-    case 0xf0: return byte >= 0x90;
-    case 0xf4: return byte < 0x90;
-    default: return true;
+    switch (
+        utf8->pending[0]) { // no overlong forms, no surrogates, nothing above U+10FFFF (Unicode, table 3-7)
+    case 0xe0:
+        return byte >= 0xa0;
+    case 0xed:
+        return byte < 0xa0;
+    case 0xf0:
+        return byte >= 0x90;
+    case 0xf4:
+        return byte < 0x90;
+    default:
+        return true;
     }
 }
 
@@ -81,8 +87,8 @@ char *cli_read_file(const char *path, size_t *bytes) {
 }
 
 // ---- tokens ------------------------------------------------------------------------------------------------------------
-char *cli_render_chat(const rd_tokenizer *tokenizer, const rd_chat_message *messages, int32_t count, size_t *bytes,
-                      rd_status *status) {
+char *cli_render_chat(const rd_tokenizer *tokenizer, const rd_chat_message *messages, int32_t count,
+                      size_t *bytes, rd_status *status) {
     size_t needed = 0;
     *status = rd_chat_render(tokenizer, messages, count, 1, NULL, &needed);
     if (*status != RD_OK && *status != RD_E_LIMIT) return NULL;
@@ -96,8 +102,8 @@ char *cli_render_chat(const rd_tokenizer *tokenizer, const rd_chat_message *mess
     return NULL;
 }
 
-int32_t *cli_tokenize(const rd_tokenizer *tokenizer, const char *text, size_t bytes, uint32_t flags, int64_t *count,
-                      rd_status *status) {
+int32_t *cli_tokenize(const rd_tokenizer *tokenizer, const char *text, size_t bytes, uint32_t flags,
+                      int64_t *count, rd_status *status) {
     int64_t capacity = (int64_t)bytes + 8; // a token covers a byte or more; room for BOS and EOS
     int32_t *ids = malloc((size_t)capacity * sizeof *ids);
     *count = capacity;

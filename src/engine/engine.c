@@ -8,37 +8,43 @@
 // ---- geometry --------------------------------------------------------------------------------------------------------
 static rd_status check_range(const char *field, int64_t value, int64_t min, int64_t max) {
     if (value >= min && value <= max) return RD_OK;
-    return rdi_fail(RD_E_INVALID, "engine: %s=%lld, needs %lld to %lld", field, (long long)value, (long long)min,
-                    (long long)max);
+    return rdi_fail(RD_E_INVALID, "engine: %s=%lld, needs %lld to %lld", field, (long long)value,
+                    (long long)min, (long long)max);
 }
 
 static rd_status check_options(const rd_engine_options *options, const rdi_model_config *config) {
     if (options->struct_size < sizeof *options)
-        return rdi_fail(RD_E_INVALID, "engine: options.struct_size=%u, needs %zu", options->struct_size, sizeof *options);
+        return rdi_fail(RD_E_INVALID, "engine: options.struct_size=%u, needs %zu", options->struct_size,
+                        sizeof *options);
     RDI_TRY(check_range("context_tokens", options->context_tokens, 0, config->context_tokens));
     RDI_TRY(check_range("max_sessions", options->max_sessions, 0, 4096));
     RDI_TRY(check_range("max_batch_rows", options->max_batch_rows, 0, 65536));
-    if (options->kv_dtype != RD_DTYPE_NONE && options->kv_dtype != RD_DTYPE_BF16 && options->kv_dtype != RD_DTYPE_E4M3)
-        return rdi_fail(RD_E_INVALID, "engine: kv_dtype=%s, needs bf16 or fp8_e4m3", rd_dtype_name(options->kv_dtype));
+    if (options->kv_dtype != RD_DTYPE_NONE && options->kv_dtype != RD_DTYPE_BF16 &&
+        options->kv_dtype != RD_DTYPE_E4M3)
+        return rdi_fail(RD_E_INVALID, "engine: kv_dtype=%s, needs bf16 or fp8_e4m3",
+                        rd_dtype_name(options->kv_dtype));
     if (options->activation != RD_ACT_W8A16 && options->activation != RD_ACT_W8A8)
-        return rdi_fail(RD_E_INVALID, "engine: activation=%d, needs RD_ACT_W8A16 or RD_ACT_W8A8", (int)options->activation);
+        return rdi_fail(RD_E_INVALID, "engine: activation=%d, needs RD_ACT_W8A16 or RD_ACT_W8A8",
+                        (int)options->activation);
     return RD_OK;
 }
 
-static rd_status derive_geometry(const rdi_model_config *config, const rd_engine_options *options, rdi_geometry *g) {
+static rd_status derive_geometry(const rdi_model_config *config, const rd_engine_options *options,
+                                 rdi_geometry *g) {
     RDI_TRY(check_options(options, config));
-    *g = (rdi_geometry){.layers = config->layers,
-                        .hidden = config->hidden,
-                        .intermediate = config->intermediate,
-                        .q_heads = config->q_heads,
-                        .kv_heads = config->kv_heads,
-                        .head_dim = config->head_dim,
-                        .vocab = config->vocab,
-                        .context_tokens = options->context_tokens ? options->context_tokens : config->context_tokens,
-                        .max_sessions = options->max_sessions ? options->max_sessions : 1,
-                        .chunk_rows = options->max_batch_rows ? options->max_batch_rows : RDI_DEFAULT_BATCH_ROWS,
-                        .kv_dtype = options->kv_dtype ? options->kv_dtype : RD_DTYPE_BF16,
-                        .w8a8 = options->activation == RD_ACT_W8A8};
+    *g = (rdi_geometry){
+        .layers = config->layers,
+        .hidden = config->hidden,
+        .intermediate = config->intermediate,
+        .q_heads = config->q_heads,
+        .kv_heads = config->kv_heads,
+        .head_dim = config->head_dim,
+        .vocab = config->vocab,
+        .context_tokens = options->context_tokens ? options->context_tokens : config->context_tokens,
+        .max_sessions = options->max_sessions ? options->max_sessions : 1,
+        .chunk_rows = options->max_batch_rows ? options->max_batch_rows : RDI_DEFAULT_BATCH_ROWS,
+        .kv_dtype = options->kv_dtype ? options->kv_dtype : RD_DTYPE_BF16,
+        .w8a8 = options->activation == RD_ACT_W8A8};
     g->q_dim = g->q_heads * g->head_dim;
     g->kv_dim = g->kv_heads * g->head_dim;
     g->qkv_dim = g->q_dim + 2 * g->kv_dim;
@@ -49,7 +55,8 @@ static rd_status derive_geometry(const rdi_model_config *config, const rd_engine
     g->pool_blocks = (int32_t)blocks;
     // One session's rows go straight to their destination; several share a buffer that holds a few verify steps.
     if (g->max_sessions > 1)
-        g->logit_rows = (int32_t)rdi_min(g->row_capacity, (int64_t)RD_MAX_VERIFY_WIDTH * rdi_min(g->max_sessions, 4));
+        g->logit_rows =
+            (int32_t)rdi_min(g->row_capacity, (int64_t)RD_MAX_VERIFY_WIDTH * rdi_min(g->max_sessions, 4));
     return RD_OK;
 }
 
@@ -155,7 +162,8 @@ static int64_t handle_bytes(const rdi_geometry *g) {
 }
 
 // Everything up to the first large allocation.
-static rd_status measure(rd_ctx *ctx, const rd_model *model, const rd_engine_options *options, rd_engine *engine) {
+static rd_status measure(rd_ctx *ctx, const rd_model *model, const rd_engine_options *options,
+                         rd_engine *engine) {
     const rd_engine_options defaults = {.struct_size = sizeof defaults};
     if (!ctx || !model) return rdi_fail(RD_E_INVALID, "engine: %s is NULL", ctx ? "model" : "ctx");
     engine->ctx = ctx;
@@ -181,7 +189,8 @@ static void fill_report(const rd_engine *engine, const rd_model_info *info, rd_m
     report->kv_per_token = g->layers * kv_token_bytes(g);
     report->workspace = engine->workspace.used_bytes;
     report->activations = engine->scratch_slab.used_bytes + engine->host_slab.used_bytes + handle_bytes(g);
-    report->total_allocated = report->weights_packed + report->kv_cache + report->workspace + report->activations;
+    report->total_allocated =
+        report->weights_packed + report->kv_cache + report->workspace + report->activations;
 }
 
 static rd_engine *new_engine(void) {
@@ -193,8 +202,8 @@ static rd_engine *new_engine(void) {
 rd_status rd_engine_memory(rd_ctx *ctx, const rd_model *model, const rd_engine_options *options,
                            rd_memory_report *report) {
     if (!report || report->struct_size < sizeof *report)
-        return rdi_fail(RD_E_INVALID, "engine: report.struct_size=%u, needs %zu", report ? report->struct_size : 0,
-                        sizeof *report);
+        return rdi_fail(RD_E_INVALID, "engine: report.struct_size=%u, needs %zu",
+                        report ? report->struct_size : 0, sizeof *report);
     rd_engine *engine = new_engine();
     if (!engine) return RD_E_NOMEM;
     rd_model_info info = {.struct_size = sizeof info};
@@ -210,11 +219,14 @@ static rd_status make(rd_engine *engine, const rd_engine_options *options) {
                                &engine->workspace};
     for (size_t i = 0; i < RDI_COUNT(slabs); i++) RDI_TRY(rdi_slab_alloc(slabs[i], &engine->memory));
     RDI_TRY(carve(engine));
-    RDI_TRY(fill_inv_freq(rdi_model_get_config(engine->model), engine->geometry.head_dim, engine->scratch.inv_freq));
-    return rdi_engine_load_weights(engine, options ? options->progress : NULL, options ? options->progress_state : NULL);
+    RDI_TRY(fill_inv_freq(rdi_model_get_config(engine->model), engine->geometry.head_dim,
+                          engine->scratch.inv_freq));
+    return rdi_engine_load_weights(engine, options ? options->progress : NULL,
+                                   options ? options->progress_state : NULL);
 }
 
-rd_status rd_engine_create(rd_ctx *ctx, const rd_model *model, const rd_engine_options *options, rd_engine **out) {
+rd_status rd_engine_create(rd_ctx *ctx, const rd_model *model, const rd_engine_options *options,
+                           rd_engine **out) {
     if (!out) return rdi_fail(RD_E_INVALID, "engine: out is NULL");
     *out = NULL;
     rd_engine *engine = new_engine();

@@ -13,7 +13,8 @@
 #include <pthread.h>
 
 enum {
-    RDI_BLOCK_TOKENS = 64, // of the KV cache: 4 KiB of fp8 keys for a head of 64; other sizes have not been timed
+    RDI_BLOCK_TOKENS =
+        64, // of the KV cache: 4 KiB of fp8 keys for a head of 64; other sizes have not been timed
     RDI_DEFAULT_BATCH_ROWS = 512,
     RDI_MAX_LINEAR_PLANS = 16, // distinct (op, n, k) of one model: 4 to 8 in practice
     RDI_MAX_PARTS = 3
@@ -139,7 +140,8 @@ rd_status rdi_engine_make_plans(rd_engine *engine);
 rd_status rdi_engine_linear_plan(rd_engine *engine, bool fp8, bool fp8_input, int64_t n, int64_t k,
                                  const rdi_linear_plan **out);
 void rdi_engine_free_plans(rd_engine *engine);
-rd_status rdi_engine_measure_workspace(rd_engine *engine, int64_t *bytes); // once everything is carved or counted
+rd_status rdi_engine_measure_workspace(rd_engine *engine,
+                                       int64_t *bytes); // once everything is carved or counted
 
 // ---- weights.c: carves the slab; while it counts, only shapes and plans are made. Load fills what was carved.
 rd_status rdi_engine_bind_weights(rd_engine *engine, rdi_slab *slab);

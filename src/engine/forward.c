@@ -40,19 +40,20 @@ rd_gemm_args rdi_linear_args(const rd_engine *engine, const rdi_linear *linear, 
     return args;
 }
 
-static rd_status run_projection(rd_engine *engine, const rdi_projection *projection, float *input, int32_t rows,
-                                float *output) {
+static rd_status run_projection(rd_engine *engine, const rdi_projection *projection, float *input,
+                                int32_t rows, float *output) {
     for (int32_t p = 0; p < projection->count; p++) {
         const rdi_linear *linear = &projection->part[p];
-        rd_gemm_args args = rdi_linear_args(engine, linear, projection->fp8_input, input, rows, output + linear->column,
-                                            projection->n);
+        rd_gemm_args args = rdi_linear_args(engine, linear, projection->fp8_input, input, rows,
+                                            output + linear->column, projection->n);
         size_t ws_bytes = (size_t)engine->workspace.bytes;
         RDI_TRY(rd_gemm_run(linear->plan, &args, engine->workspace.base, &ws_bytes, NULL));
     }
     return RD_OK;
 }
 
-static rd_status run_quant(rd_engine *engine, rdi_plan_slot slot, rd_quant_args *args, int32_t rows, int64_t k) {
+static rd_status run_quant(rd_engine *engine, rdi_plan_slot slot, rd_quant_args *args, int32_t rows,
+                           int64_t k) {
     args->struct_size = sizeof *args;
     args->q = rd_tensor_2d(engine->scratch.codes, RD_DTYPE_E4M3, rows, k);
     args->q_scale = rd_tensor_2d(engine->scratch.code_scales, RD_DTYPE_F32, rows, rdi_ceil_div(k, 128));
@@ -72,7 +73,8 @@ static rd_status run_norm(rd_engine *engine, const rd_tensor *weight, bool add, 
     if (to_codes) {
         rd_quant_args args = {.x = x, .norm_weight = *weight, .eps = eps};
         if (add) args.residual = sum;
-        return run_quant(engine, add ? RDI_PLAN_QUANT_ADD_NORM : RDI_PLAN_QUANT_NORM, &args, (int32_t)count, hidden);
+        return run_quant(engine, add ? RDI_PLAN_QUANT_ADD_NORM : RDI_PLAN_QUANT_NORM, &args, (int32_t)count,
+                         hidden);
     }
     rd_rmsnorm_args args = {.struct_size = sizeof args, .x = x, .weight = *weight, .eps = eps};
     args.y = rows_of(s->normed, count, hidden, hidden);
@@ -139,7 +141,8 @@ static rd_status run_attention(rd_engine *engine, const rdi_layer *layer, int32_
 static rd_status run_mlp_act(rd_engine *engine, const rdi_layer *layer, int32_t rows) {
     const rdi_scratch *s = &engine->scratch;
     const int64_t width = engine->geometry.intermediate;
-    rd_tensor gate = rows_of(s->wide, rows, width, 2 * width), up = rows_of(s->wide + width, rows, width, 2 * width);
+    rd_tensor gate = rows_of(s->wide, rows, width, 2 * width),
+              up = rows_of(s->wide + width, rows, width, 2 * width);
     if (layer->down.fp8_input) {
         rd_quant_args args = {.x = gate, .up = up};
         return run_quant(engine, RDI_PLAN_QUANT_ACT, &args, rows, width);
@@ -169,7 +172,8 @@ static rd_status run_layer(rd_engine *engine, int32_t index) {
     RDI_TRY(run_projection(engine, &layer->qkv, s->normed, batch->rows, s->wide));
     RDI_TRY(run_rope_and_cache(engine, layer, batch->rows));
     int32_t first = index + 1 == engine->geometry.layers ? batch->first_out : 0, rows = batch->rows - first;
-    if (rows == 0) return RD_OK; // a chunk whose outputs nobody reads: its keys and values are all that matters
+    if (rows == 0)
+        return RD_OK; // a chunk whose outputs nobody reads: its keys and values are all that matters
     if (first > 0) keep_window(engine);
     RDI_TRY(run_attention(engine, layer, first));
     RDI_TRY(run_projection(engine, &layer->o, s->narrow, rows, s->delta));
@@ -188,7 +192,8 @@ static void upload_batch(rd_engine *engine) {
     rdi_memory_write(&engine->memory, s->slots, b->slots, (int64_t)sizeof(int64_t) * b->rows);
     rdi_memory_write(&engine->memory, s->kv_lens, b->kv_lens, word * b->seqs);
     rdi_memory_write(&engine->memory, s->q_starts, b->q_starts, word * (b->seqs + 1));
-    rdi_memory_write(&engine->memory, s->block_table, b->block_table, word * b->seqs * engine->geometry.max_blocks);
+    rdi_memory_write(&engine->memory, s->block_table, b->block_table,
+                     word * b->seqs * engine->geometry.max_blocks);
 }
 
 rd_status rdi_forward(rd_engine *engine) {

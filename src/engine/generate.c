@@ -12,14 +12,18 @@ static double now_seconds(void) {
     return (double)at.tv_sec + 1e-9 * (double)at.tv_nsec;
 }
 
-static rd_status check_generate(const rd_session *session, const rd_generate_options *options, const int32_t *ids_out,
-                                const rd_generate_result *result) {
+static rd_status check_generate(const rd_session *session, const rd_generate_options *options,
+                                const int32_t *ids_out, const rd_generate_result *result) {
     if (!session || !options || !result)
-        return rdi_fail(RD_E_INVALID, "generate: %s is NULL", !session ? "session" : !options ? "options" : "result");
+        return rdi_fail(RD_E_INVALID, "generate: %s is NULL",
+                        !session   ? "session"
+                        : !options ? "options"
+                                   : "result");
     if (options->struct_size < sizeof *options || result->struct_size < sizeof *result)
-        return rdi_fail(RD_E_INVALID, "generate: struct_size=%u and %u, needs %zu and %zu", options->struct_size,
-                        result->struct_size, sizeof *options, sizeof *result);
-    if (options->max_tokens < 0) return rdi_fail(RD_E_INVALID, "generate: max_tokens=%d, needs >= 0", options->max_tokens);
+        return rdi_fail(RD_E_INVALID, "generate: struct_size=%u and %u, needs %zu and %zu",
+                        options->struct_size, result->struct_size, sizeof *options, sizeof *result);
+    if (options->max_tokens < 0)
+        return rdi_fail(RD_E_INVALID, "generate: max_tokens=%d, needs >= 0", options->max_tokens);
     if (options->max_tokens > 0 && !ids_out) return rdi_fail(RD_E_INVALID, "generate: ids_out is NULL");
     return RD_OK;
 }
@@ -34,7 +38,8 @@ static rd_status sample_next(rd_session *session, const rd_sample_row *sampling,
                            .ids = rd_tensor_1d(id, RD_DTYPE_I32, 1)};
     pthread_mutex_lock(&engine->lock); // the workspace is shared
     size_t ws_bytes = (size_t)engine->workspace.bytes;
-    rd_status status = rd_sample_run(engine->plan[RDI_PLAN_SAMPLE], &args, engine->workspace.base, &ws_bytes, NULL);
+    rd_status status =
+        rd_sample_run(engine->plan[RDI_PLAN_SAMPLE], &args, engine->workspace.base, &ws_bytes, NULL);
     pthread_mutex_unlock(&engine->lock);
     return status;
 }
@@ -44,7 +49,8 @@ static rd_status hand_out(const rd_tokenizer *tokenizer, const rd_generate_optio
     const char *bytes = "";
     size_t byte_count = 0;
     // A vocabulary may be padded beyond the tokenizer's: such an id has no text.
-    if (tokenizer && id < rd_tokenizer_vocab(tokenizer)) RDI_TRY(rd_token_bytes(tokenizer, id, 0, &bytes, &byte_count));
+    if (tokenizer && id < rd_tokenizer_vocab(tokenizer))
+        RDI_TRY(rd_token_bytes(tokenizer, id, 0, &bytes, &byte_count));
     if (options->on_token(options->on_token_state, id, bytes, byte_count))
         return rdi_fail(RD_E_CANCELLED, "generate: stopped by on_token");
     return RD_OK;

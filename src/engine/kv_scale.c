@@ -35,7 +35,8 @@ static void row_bounds(const rdi_weight *weight, int64_t first, int64_t count, c
 
 static double norm_bound(const rd_tensor *k_norm, int64_t head_dim) {
     double largest = 0;
-    for (int64_t i = 0; i < head_dim; i++) largest = fmax(largest, fabs((double)((const float *)k_norm->data)[i]));
+    for (int64_t i = 0; i < head_dim; i++)
+        largest = fmax(largest, fabs((double)((const float *)k_norm->data)[i]));
     return sqrt((double)head_dim) * largest;
 }
 

@@ -11,7 +11,8 @@ rd_status rdi_memory_init(rdi_memory *memory, const rd_device *device) {
     rd_device_info info = {.struct_size = sizeof info};
     RDI_TRY(rd_device_get_info(device, &info));
     if (info.is_fixture)
-        return rdi_fail(RD_E_NO_DEVICE, "engine: device=%s is a fixture for questions, needs a real device", info.name);
+        return rdi_fail(RD_E_NO_DEVICE, "engine: device=%s is a fixture for questions, needs a real device",
+                        info.name);
     if (strcmp(info.backend, "cpu"))
         return rdi_fail(RD_E_UNSUPPORTED, "engine: device=%s, the engine runs on cpu", info.name);
     *memory = (rdi_memory){0};

@@ -7,8 +7,8 @@
 #include "base/base.h"
 
 typedef struct rdi_memory {
-    int32_t device;           // rd_tensor.device of what is allocated here
-    int64_t allocated_bytes;  // live
+    int32_t device;          // rd_tensor.device of what is allocated here
+    int64_t allocated_bytes; // live
 } rdi_memory;
 
 rd_status rdi_memory_init(rdi_memory *memory, const rd_device *device);

@@ -3,7 +3,8 @@
 #include "engine/pool.h"
 
 void rdi_pool_init(rdi_pool *pool, int32_t blocks, int32_t *storage) {
-    *pool = (rdi_pool){.blocks = blocks, .free_count = blocks, .free_list = storage, .holders = storage + blocks};
+    *pool =
+        (rdi_pool){.blocks = blocks, .free_count = blocks, .free_list = storage, .holders = storage + blocks};
     for (int32_t i = 0; i < blocks; i++) {
         pool->free_list[i] = blocks - 1 - i; // block 0 is taken first
         pool->holders[i] = 0;
@@ -26,6 +27,7 @@ void rdi_pool_share(rdi_pool *pool, const int32_t *held, int32_t count) {
 }
 
 void rdi_pool_drop(rdi_pool *pool, const int32_t *held, int32_t count) {
-    for (int32_t i = count - 1; i >= 0; i--) // backwards, so that a retake gives the same blocks in the same order
+    for (int32_t i = count - 1; i >= 0;
+         i--) // backwards, so that a retake gives the same blocks in the same order
         if (--pool->holders[held[i]] == 0) pool->free_list[pool->free_count++] = held[i];
 }

@@ -42,15 +42,20 @@ void rd_session_free(rd_session *session) {
     pthread_mutex_unlock(&session->engine->lock);
 }
 
-int64_t rd_session_tokens(const rd_session *session) { return session->tokens; }
+int64_t rd_session_tokens(const rd_session *session) {
+    return session->tokens;
+}
 int64_t rd_session_room(const rd_session *session) {
     return session->engine->geometry.context_tokens - session->tokens;
 }
-const float *rd_session_logits(const rd_session *session) { return session->has_logits ? session->logits : NULL; }
+const float *rd_session_logits(const rd_session *session) {
+    return session->has_logits ? session->logits : NULL;
+}
 
 rd_status rd_session_truncate(rd_session *session, int64_t tokens) {
     if (tokens < 0 || tokens > session->tokens)
-        return rdi_fail(RD_E_INVALID, "truncate: tokens=%lld, the timeline has %d", (long long)tokens, session->tokens);
+        return rdi_fail(RD_E_INVALID, "truncate: tokens=%lld, the timeline has %d", (long long)tokens,
+                        session->tokens);
     pthread_mutex_lock(&session->engine->lock);
     truncate_locked(session, tokens);
     pthread_mutex_unlock(&session->engine->lock);
@@ -60,7 +65,8 @@ rd_status rd_session_truncate(rd_session *session, int64_t tokens) {
 rd_status rdi_session_hold(rd_session *session, int64_t tokens) {
     int32_t needed = (int32_t)rdi_ceil_div(tokens, RDI_BLOCK_TOKENS);
     if (needed <= session->blocks) return RD_OK;
-    RDI_TRY(rdi_pool_take(&session->engine->pool, needed - session->blocks, session->block_table + session->blocks));
+    RDI_TRY(rdi_pool_take(&session->engine->pool, needed - session->blocks,
+                          session->block_table + session->blocks));
     session->blocks = needed;
     return RD_OK;
 }
@@ -130,11 +136,13 @@ static rd_status prefill_chunk(rd_session *session, const int32_t *ids, int32_t 
 
 static rd_status check_sync(const rd_session *session, const int32_t *ids, int64_t count) {
     if (!session) return rdi_fail(RD_E_INVALID, "sync: session is NULL");
-    if (count <= 0 || !ids) return rdi_fail(RD_E_INVALID, "sync: the prompt is empty, needs at least one token");
+    if (count <= 0 || !ids)
+        return rdi_fail(RD_E_INVALID, "sync: the prompt is empty, needs at least one token");
     const int64_t context = session->engine->geometry.context_tokens;
     if (count > context)
-        return rdi_fail(RD_E_LIMIT, "sync: %lld tokens, %lld fit (%lld are in the timeline, %lld more fit)", (long long)count,
-                        (long long)context, (long long)session->tokens, (long long)rd_session_room(session));
+        return rdi_fail(RD_E_LIMIT, "sync: %lld tokens, %lld fit (%lld are in the timeline, %lld more fit)",
+                        (long long)count, (long long)context, (long long)session->tokens,
+                        (long long)rd_session_room(session));
     return rdi_check_ids("sync", session->engine, ids, count);
 }
 

@@ -8,7 +8,8 @@ static rd_status check_item(const rd_engine *engine, const rd_step_item *items, 
     const rd_step_item *item = &items[index];
     const rd_session *session = item->session;
     if (!session || !session->open || session->engine != engine)
-        return rdi_fail(RD_E_INVALID, "step: items[%d]: the session is not an open one of this engine", index);
+        return rdi_fail(RD_E_INVALID, "step: items[%d]: the session is not an open one of this engine",
+                        index);
     for (int32_t i = 0; i < index; i++)
         if (items[i].session == session)
             return rdi_fail(RD_E_INVALID, "step: items[%d] and items[%d] are the same session", i, index);
@@ -18,8 +19,8 @@ static rd_status check_item(const rd_engine *engine, const rd_step_item *items, 
     if (session->tokens == 0)
         return rdi_fail(RD_E_STATE, "step: items[%d]: the timeline is empty, sync a prompt first", index);
     if (item->count > rd_session_room(session))
-        return rdi_fail(RD_E_LIMIT, "step: items[%d]: %d tokens, %lld more fit (context of %d)", index, item->count,
-                        (long long)rd_session_room(session), engine->geometry.context_tokens);
+        return rdi_fail(RD_E_LIMIT, "step: items[%d]: %d tokens, %lld more fit (context of %d)", index,
+                        item->count, (long long)rd_session_room(session), engine->geometry.context_tokens);
     if (rdi_check_ids("step", engine, item->ids, item->count) != RD_OK)
         return rdi_fail_prefix(RD_E_INVALID, "items[%d]", index);
     return RD_OK;
@@ -36,11 +37,13 @@ static rd_status head_of_one(rd_engine *engine, const rd_step_item *item) {
     const size_t row_bytes = (size_t)engine->geometry.vocab * sizeof(float);
     if (!item->logits) return rdi_forward_head(engine, item->count - 1, 1, item->session->logits);
     RDI_TRY(rdi_forward_head(engine, 0, item->count, item->logits));
-    memcpy(item->session->logits, item->logits + (int64_t)(item->count - 1) * engine->geometry.vocab, row_bytes);
+    memcpy(item->session->logits, item->logits + (int64_t)(item->count - 1) * engine->geometry.vocab,
+           row_bytes);
     return RD_OK;
 }
 
-static void hand_out_row(const rd_engine *engine, const rd_step_item *items, int32_t row, const float *logits) {
+static void hand_out_row(const rd_engine *engine, const rd_step_item *items, int32_t row,
+                         const float *logits) {
     int32_t index = 0;
     while (row >= engine->batch.q_starts[index + 1]) index++;
     const rd_step_item *item = &items[index];
@@ -86,8 +89,10 @@ rd_status rd_engine_step(rd_engine *engine, const rd_step_item *items, int32_t c
     pthread_mutex_lock(&engine->lock);
     rd_status status = RD_OK;
     for (int32_t begin = 0; begin < count && status == RD_OK;) {
-        int32_t end = begin, rows = 0; // as many items as fit a pass: which ones share it does not show in any row
-        while (end < count && rows + items[end].count <= engine->geometry.row_capacity) rows += items[end++].count;
+        int32_t end = begin,
+                rows = 0; // as many items as fit a pass: which ones share it does not show in any row
+        while (end < count && rows + items[end].count <= engine->geometry.row_capacity)
+            rows += items[end++].count;
         status = run_items(engine, items + begin, end - begin);
         begin = end;
     }

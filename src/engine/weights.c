@@ -13,10 +13,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { SLICE_ROWS = 2048, STRIP_ROWS = 16 }; // dequantised at a time: 2048 x 576 x 2 bytes = 2.25 MiB, an L2's worth a thread
+enum {
+    SLICE_ROWS = 2048,
+    STRIP_ROWS = 16
+}; // dequantised at a time: 2048 x 576 x 2 bytes = 2.25 MiB, an L2's worth a thread
 
 // ---- shapes --------------------------------------------------------------------------------------------------------
-static bool is_fp8(const rdi_weight *weight) { return weight->type == RDI_W_E4M3 && weight->scale; }
+static bool is_fp8(const rdi_weight *weight) {
+    return weight->type == RDI_W_E4M3 && weight->scale;
+}
 
 static bool can_fuse(const rdi_weight *const *weight, int32_t count) {
     for (int32_t i = 0; i < count; i++) {
@@ -26,21 +31,23 @@ static bool can_fuse(const rdi_weight *const *weight, int32_t count) {
     return true;
 }
 
-static rd_status bind_linear(rd_engine *engine, rdi_slab *slab, bool fp8, bool fp8_input, rdi_linear *linear) {
+static rd_status bind_linear(rd_engine *engine, rdi_slab *slab, bool fp8, bool fp8_input,
+                             rdi_linear *linear) {
     const rdi_linear_plan *plan;
     RDI_TRY(rdi_engine_linear_plan(engine, fp8, fp8_input, linear->n, linear->k, &plan));
     linear->plan = plan->plan;
     linear->w = plan->w;
     linear->scale = plan->scale;
-    linear->w.data = rdi_slab_take(slab, plan->w.shape[0] * plan->w.stride[0] * (int64_t)rd_dtype_bytes(plan->w.dtype));
+    linear->w.data =
+        rdi_slab_take(slab, plan->w.shape[0] * plan->w.stride[0] * (int64_t)rd_dtype_bytes(plan->w.dtype));
     if (fp8)
         linear->scale.data =
             rdi_slab_take(slab, plan->scale.shape[0] * plan->scale.shape[1] * (int64_t)sizeof(float));
     return RD_OK;
 }
 
-static rd_status bind_projection(rd_engine *engine, rdi_slab *slab, const rdi_weight *const *weight, int32_t count,
-                                 bool may_take_codes, rdi_projection *out) {
+static rd_status bind_projection(rd_engine *engine, rdi_slab *slab, const rdi_weight *const *weight,
+                                 int32_t count, bool may_take_codes, rdi_projection *out) {
     *out = (rdi_projection){.k = weight[0]->cols, .fp8_input = may_take_codes && engine->geometry.w8a8};
     for (int32_t i = 0; i < count; i++) out->fp8_input = out->fp8_input && is_fp8(weight[i]);
     const bool fuse = can_fuse(weight, count);
@@ -96,8 +103,8 @@ rd_status rdi_engine_bind_weights(rd_engine *engine, rdi_slab *slab) {
     const rdi_weight *embed = rdi_model_weight(engine->model, RDI_EMBED);
     engine->embed = rdi_weight_tensor(embed);
     if (!engine->embed.data || engine->embed.dtype == RD_DTYPE_E4M3)
-        engine->embed = rd_tensor_2d(rdi_slab_take(slab, embed->rows * embed->cols * 2), RD_DTYPE_BF16, embed->rows,
-                                     embed->cols);
+        engine->embed = rd_tensor_2d(rdi_slab_take(slab, embed->rows * embed->cols * 2), RD_DTYPE_BF16,
+                                     embed->rows, embed->cols);
     engine->final_norm = take_f32(slab, g->hidden);
     for (int32_t i = 0; i < g->layers; i++) RDI_TRY(bind_layer(engine, slab, i));
     // The head stays W8A16 under W8A8 too: its input would be rounded right before the logits, and at one row nothing is won.
@@ -166,15 +173,21 @@ static void strip_body(void *arg, int32_t worker, int32_t workers) {
             if (!convert_row(job, job->first + row, strip)) atomic_store(&job->bad_row, job->first + row);
 }
 
-static rd_status run_strips(loader *load, const rdi_weight *weight, int64_t first, int64_t count, uint16_t *out) {
-    strip_job job = {.weight = weight, .first = first, .count = count, .widest = load->widest, .out = out,
+static rd_status run_strips(loader *load, const rdi_weight *weight, int64_t first, int64_t count,
+                            uint16_t *out) {
+    strip_job job = {.weight = weight,
+                     .first = first,
+                     .count = count,
+                     .widest = load->widest,
+                     .out = out,
                      .strips = load->strips};
     rdi_tiles_init(&job.tiles, count, STRIP_ROWS);
     atomic_init(&job.bad_row, -1);
     rdi_par_run(load->par, INT32_MAX, strip_body, &job);
     int64_t bad = atomic_load(&job.bad_row);
     if (bad < 0) return RD_OK;
-    return rdi_fail(RD_E_FORMAT, "%s: row %lld holds NaN or Inf, needs finite weights", weight->name, (long long)bad);
+    return rdi_fail(RD_E_FORMAT, "%s: row %lld holds NaN or Inf, needs finite weights", weight->name,
+                    (long long)bad);
 }
 
 // Pages of the file that have been copied are not needed again; they come back from the file if somebody reads them.
@@ -193,14 +206,15 @@ static rd_tensor panels_from(const rd_tensor *packed, int64_t row, int64_t rows)
     return part;
 }
 
-static rd_status pack_rows(loader *load, const void *data, rd_dtype dtype, const rdi_weight *weight, int64_t rows,
-                           const rd_tensor *packed, int64_t at_row) {
+static rd_status pack_rows(loader *load, const void *data, rd_dtype dtype, const rdi_weight *weight,
+                           int64_t rows, const rd_tensor *packed, int64_t at_row) {
     rd_tensor row_major = rd_tensor_2d((void *)(uintptr_t)data, dtype, rows, weight->cols);
     rd_tensor part = panels_from(packed, at_row, rows);
     return rd_weight_pack(load->engine->ctx, &row_major, "panel16", &part);
 }
 
-static rd_status load_matrix(loader *load, const rdi_weight *weight, const rd_tensor *packed, int64_t at_row) {
+static rd_status load_matrix(loader *load, const rdi_weight *weight, const rd_tensor *packed,
+                             int64_t at_row) {
     rd_tensor direct = rdi_weight_tensor(weight);
     if (direct.data && direct.dtype == packed->dtype) {
         RDI_TRY(run_strips(load, weight, 0, weight->rows, NULL));
@@ -219,13 +233,13 @@ static rd_status load_scales(const rdi_weight *weight, const rd_tensor *scale, i
     rdi_weight_scales_f32(weight, out);
     for (int64_t i = 0; i < rdi_ceil_div(weight->rows, 128) * scale->shape[1]; i++)
         if (!(out[i] >= 0.0f) || isinf(out[i]))
-            return rdi_fail(RD_E_FORMAT, "%s: scale %lld is %g, needs a finite number >= 0", weight->name, (long long)i,
-                            (double)out[i]);
+            return rdi_fail(RD_E_FORMAT, "%s: scale %lld is %g, needs a finite number >= 0", weight->name,
+                            (long long)i, (double)out[i]);
     return RD_OK;
 }
 
-static rd_status load_projection(loader *load, const rdi_weight *const *weight, int32_t count, bool keep_mapped,
-                                 const rdi_projection *projection) {
+static rd_status load_projection(loader *load, const rdi_weight *const *weight, int32_t count,
+                                 bool keep_mapped, const rdi_projection *projection) {
     int64_t at_row = 0;
     for (int32_t i = 0; i < count; i++) {
         const bool fused = projection->count == 1;
@@ -237,7 +251,8 @@ static rd_status load_projection(loader *load, const rdi_weight *const *weight, 
         at_row += weight[i]->rows;
         load->done_bytes += weight[i]->rows * weight[i]->row_bytes;
     }
-    if (load->progress && load->progress(load->progress_state, "weights", load->done_bytes, load->total_bytes))
+    if (load->progress &&
+        load->progress(load->progress_state, "weights", load->done_bytes, load->total_bytes))
         return rdi_fail(RD_E_CANCELLED, "engine: stopped while loading weights");
     return RD_OK;
 }
@@ -247,8 +262,8 @@ static rd_status load_vector(const rdi_weight *weight, const rd_tensor *out) {
     rdi_weight_rows_f32(weight, 0, 1, value);
     for (int64_t i = 0; i < weight->cols; i++)
         if (!isfinite(value[i]))
-            return rdi_fail(RD_E_FORMAT, "%s: element %lld is %g, needs finite weights", weight->name, (long long)i,
-                            (double)value[i]);
+            return rdi_fail(RD_E_FORMAT, "%s: element %lld is %g, needs finite weights", weight->name,
+                            (long long)i, (double)value[i]);
     return RD_OK;
 }
 
@@ -262,7 +277,8 @@ static rd_status load_layer(loader *load, int32_t index) {
         RDI_TRY(load_vector(rdi_model_layer_weight(engine->model, index, RDI_ATTN_Q_NORM), &layer->q_norm));
         RDI_TRY(load_vector(rdi_model_layer_weight(engine->model, index, RDI_ATTN_K_NORM), &layer->k_norm));
     }
-    if (layer->k_scale.data) RDI_TRY(rdi_engine_kv_scales(engine, index, layer->k_scale.data, layer->v_scale.data));
+    if (layer->k_scale.data)
+        RDI_TRY(rdi_engine_kv_scales(engine, index, layer->k_scale.data, layer->v_scale.data));
     RDI_TRY(load_projection(load, w.qkv, 3, false, &layer->qkv));
     RDI_TRY(load_projection(load, w.o, 1, false, &layer->o));
     RDI_TRY(load_projection(load, w.gate_up, 2, false, &layer->gate_up));

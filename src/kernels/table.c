@@ -4,9 +4,9 @@
 
 // The constraint lists.
 #define RD_WS(name_)
-#define RD_ROW(name_, op_, backend_, isa_, order_, ws_, computes_, ...)                                               \
+#define RD_ROW(name_, op_, backend_, isa_, order_, ws_, computes_, ...)                                      \
     static const rd_constraint constraints_##name_[] = {__VA_ARGS__};
-#define RD_REF_ROW(name_, op_, order_, ws_, computes_, ...)                                                           \
+#define RD_REF_ROW(name_, op_, order_, ws_, computes_, ...)                                                  \
     static const rd_constraint constraints_##name_[] = {__VA_ARGS__};
 #include "kernels/kernels.def"
 #undef RD_ROW
@@ -17,13 +17,16 @@
 #define RDI_WORD_NVIDIA "nvidia"
 
 // The table.
-#define RDI_ROW_INIT(name_, op_, backend_, isa_, order_, ws_, computes_, is_reference_)                               \
-    {{#name_, op_, RDI_WORD_##backend_, RDI_ISA_TEXT(isa_), computes_, order_, is_reference_,                                       \
-      (int32_t)RDI_COUNT(constraints_##name_), constraints_##name_},                                                  \
-     RDI_BACKEND_##backend_, isa_, rdk_##name_, ws_},
-#define RD_ROW(name_, op_, backend_, isa_, order_, ws_, computes_, ...)                                               \
+#define RDI_ROW_INIT(name_, op_, backend_, isa_, order_, ws_, computes_, is_reference_)                      \
+    {{#name_, op_, RDI_WORD_##backend_, RDI_ISA_TEXT(isa_), computes_, order_, is_reference_,                \
+      (int32_t)RDI_COUNT(constraints_##name_), constraints_##name_},                                         \
+     RDI_BACKEND_##backend_,                                                                                 \
+     isa_,                                                                                                   \
+     rdk_##name_,                                                                                            \
+     ws_},
+#define RD_ROW(name_, op_, backend_, isa_, order_, ws_, computes_, ...)                                      \
     RDI_ROW_INIT(name_, op_, backend_, isa_, order_, ws_, computes_, 0)
-#define RD_REF_ROW(name_, op_, order_, ws_, computes_, ...)                                                           \
+#define RD_REF_ROW(name_, op_, order_, ws_, computes_, ...)                                                  \
     RDI_ROW_INIT(name_, op_, CPU, RDI_ISA_NONE, order_, ws_, computes_, 1)
 static const rdi_row rows[] = {
 #include "kernels/kernels.def"

@@ -71,7 +71,8 @@ rd_status rd_embed_run(const rd_plan *plan, const rd_embed_args *args, rd_stream
     (void)stream;
     RDI_TRY(rdi_operand_begin(plan, op, args, sizeof *args));
     int64_t tokens = args->ids.shape[0], vocab = args->table.shape[0], k = rdi_plan_int(plan, "k");
-    RDI_TRY(rdi_operand_rows(op, "table", &args->table, rdi_plan_dtype(plan, "table_dtype"), vocab, k, false));
+    RDI_TRY(
+        rdi_operand_rows(op, "table", &args->table, rdi_plan_dtype(plan, "table_dtype"), vocab, k, false));
     RDI_TRY(rdi_operand_vector(op, "ids", &args->ids, RD_DTYPE_I32, tokens));
     RDI_TRY(rdi_operand_rows(op, "y", &args->y, rdi_plan_dtype(plan, "y_dtype"), tokens, k, true));
     const int32_t *ids = args->ids.data;

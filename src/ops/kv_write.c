@@ -8,8 +8,8 @@
 
 static const char op[] = "kv_write";
 
-static rd_status check_cache(const rd_plan *plan, const char *field, const rd_tensor *cache, const rd_tensor *like,
-                             int64_t heads, bool token_order) {
+static rd_status check_cache(const rd_plan *plan, const char *field, const rd_tensor *cache,
+                             const rd_tensor *like, int64_t heads, bool token_order) {
     RDI_TRY(rdi_check_tensor(op, field, cache, 4, rdi_plan_dtype(plan, "kv_dtype")));
     RDI_TRY(rdi_check_dim(op, field, cache, 0, like->shape[0]));
     RDI_TRY(rdi_check_dim(op, field, cache, 1, rdi_plan_int(plan, "block_tokens")));
@@ -17,8 +17,8 @@ static rd_status check_cache(const rd_plan *plan, const char *field, const rd_te
     RDI_TRY(rdi_check_dim(op, field, cache, 3, rdi_plan_int(plan, "head_dim")));
     if (!token_order) return rdi_check_stride(op, field, cache, 3, 1);
     if (cache->shape[1] % 16)
-        return rdi_fail(RD_E_INVALID, "%s: %s: block_tokens=%lld, needs a multiple of 16 for k_order=token", op, field,
-                        (long long)cache->shape[1]);
+        return rdi_fail(RD_E_INVALID, "%s: %s: block_tokens=%lld, needs a multiple of 16 for k_order=token",
+                        op, field, (long long)cache->shape[1]);
     RDI_TRY(rdi_check_stride(op, field, cache, 1, 1));
     return rdi_check_stride(op, field, cache, 3, 16);
 }
@@ -32,8 +32,8 @@ static rd_status check_scale(const char *field, const rd_tensor *scale, rd_dtype
     const float *values = scale->data;
     for (int64_t h = 0; h < heads; h++)
         if (!(values[h] > 0.0f) || isinf(values[h]))
-            return rdi_fail(RD_E_INVALID, "%s: %s[%lld]=%g, needs a finite number > 0", op, field, (long long)h,
-                            (double)values[h]);
+            return rdi_fail(RD_E_INVALID, "%s: %s[%lld]=%g, needs a finite number > 0", op, field,
+                            (long long)h, (double)values[h]);
     return RD_OK;
 }
 
@@ -42,8 +42,8 @@ static rd_status check_slots(const rd_tensor *slots, int64_t tokens, int64_t cap
     const int64_t *values = slots->data;
     for (int64_t t = 0; t < tokens; t++)
         if (values[t] >= capacity)
-            return rdi_fail(RD_E_INVALID, "%s: slots[%lld]=%lld, needs < %lld (blocks * block_tokens)", op, (long long)t,
-                            (long long)values[t], (long long)capacity);
+            return rdi_fail(RD_E_INVALID, "%s: slots[%lld]=%lld, needs < %lld (blocks * block_tokens)", op,
+                            (long long)t, (long long)values[t], (long long)capacity);
     return RD_OK;
 }
 

@@ -13,17 +13,20 @@
 const char *rdi_plan_op(const rd_plan *plan);
 // Row for interval value `at`; NULL with RD_E_INVALID text when `at` lies outside the plan ("m=9: the plan covers 1..8").
 const rdi_row *rdi_plan_row(const rd_plan *plan, int64_t at);
-int64_t rdi_plan_int(const rd_plan *plan, const char *key);       // 0 when the question did not give it
-const char *rdi_plan_word(const rd_plan *plan, const char *key);  // NULL when the question did not give it
-rd_dtype rdi_plan_dtype(const rd_plan *plan, const char *key);    // RD_DTYPE_NONE when not given
+int64_t rdi_plan_int(const rd_plan *plan, const char *key);      // 0 when the question did not give it
+const char *rdi_plan_word(const rd_plan *plan, const char *key); // NULL when the question did not give it
+rd_dtype rdi_plan_dtype(const rd_plan *plan, const char *key);   // RD_DTYPE_NONE when not given
 rdi_par *rdi_plan_par(const rd_plan *plan);
 
 // ---- checks shared by the run entries (src/ops/check.c); errors read "gemm: a: dtype=bf16, needs fp8_e4m3" -------------
 rd_status rdi_check_struct(const char *op, uint32_t seen, size_t needed);
 // Presence, rank, dtype; dtype RD_DTYPE_NONE = any of the floating types.
-rd_status rdi_check_tensor(const char *op, const char *field, const rd_tensor *tensor, int32_t rank, rd_dtype dtype);
-rd_status rdi_check_dim(const char *op, const char *field, const rd_tensor *tensor, int32_t axis, int64_t needed);
-rd_status rdi_check_stride(const char *op, const char *field, const rd_tensor *tensor, int32_t axis, int64_t needed);
+rd_status rdi_check_tensor(const char *op, const char *field, const rd_tensor *tensor, int32_t rank,
+                           rd_dtype dtype);
+rd_status rdi_check_dim(const char *op, const char *field, const rd_tensor *tensor, int32_t axis,
+                        int64_t needed);
+rd_status rdi_check_stride(const char *op, const char *field, const rd_tensor *tensor, int32_t axis,
+                           int64_t needed);
 // The ws protocol of radiance.h: with ws == NULL stores `needed` in *ws_bytes and sets *done; else checks size, alignment.
 rd_status rdi_check_workspace(const char *op, size_t needed, void *ws, size_t *ws_bytes, bool *done);
 // Size of the workspace of `row` for args, and launch on the plan's pool.

@@ -33,7 +33,8 @@ static rd_status check_operands(const rd_plan *plan, const rd_quant_args *args, 
     return rdi_check_dim(op, "q_scale", &args->q_scale, 1, rdi_ceil_div(k, 128));
 }
 
-rd_status rd_quant_run(const rd_plan *plan, const rd_quant_args *args, void *ws, size_t *ws_bytes, rd_stream stream) {
+rd_status rd_quant_run(const rd_plan *plan, const rd_quant_args *args, void *ws, size_t *ws_bytes,
+                       rd_stream stream) {
     (void)stream;
     RDI_TRY(rdi_operand_begin(plan, op, args, sizeof *args));
     rdi_quant_fuse fuse = RDI_FUSE_NONE;

@@ -13,11 +13,13 @@ static rd_status check_positions(const char *op, const rd_tensor *positions, int
     const int32_t *values = positions->data;
     for (int64_t t = 0; t < tokens; t++)
         if (values[t] < 0 || values[t] > MAX_POSITION)
-            return rdi_fail(RD_E_INVALID, "%s: positions[%lld]=%d, needs 0..%d", op, (long long)t, values[t], MAX_POSITION);
+            return rdi_fail(RD_E_INVALID, "%s: positions[%lld]=%d, needs 0..%d", op, (long long)t, values[t],
+                            MAX_POSITION);
     return RD_OK;
 }
 
-static rd_status check_norms(const char *op, const rd_plan *plan, const rd_rope_args *args, int64_t head_dim) {
+static rd_status check_norms(const char *op, const rd_plan *plan, const rd_rope_args *args,
+                             int64_t head_dim) {
     bool norm = rdi_plan_int(plan, "qk_norm") != 0, has_k = args->k.data != NULL;
     RDI_TRY(rdi_operand_planned(op, "q_norm", &args->q_norm, "qk_norm", norm));
     if (has_k) RDI_TRY(rdi_operand_planned(op, "k_norm", &args->k_norm, "qk_norm", norm));
@@ -30,15 +32,18 @@ rd_status rd_rope_run(const rd_plan *plan, const rd_rope_args *args, rd_stream s
     static const char op[] = "rope";
     (void)stream;
     RDI_TRY(rdi_operand_begin(plan, op, args, sizeof *args));
-    int64_t tokens = args->q.shape[0], head_dim = rdi_plan_int(plan, "head_dim"), rotary = rdi_plan_int(plan, "rotary_dim");
+    int64_t tokens = args->q.shape[0], head_dim = rdi_plan_int(plan, "head_dim"),
+            rotary = rdi_plan_int(plan, "rotary_dim");
     if (rotary < 2 || rotary % 2 || rotary > head_dim)
         return rdi_fail(RD_E_INVALID, "%s: rotary_dim=%lld, needs an even number from 2 to head_dim=%lld", op,
                         (long long)rotary, (long long)head_dim);
     const char *style = rdi_plan_word(plan, "style");
     if (!style) return rdi_fail(RD_E_INVALID, "%s: the plan has no style, needs neox or interleaved", op);
     bool has_k = args->k.data != NULL;
-    RDI_TRY(rdi_operand_heads(op, "q", &args->q, rdi_plan_dtype(plan, "x_dtype"), tokens, args->q.shape[1], head_dim));
-    if (has_k) RDI_TRY(rdi_operand_heads(op, "k", &args->k, args->q.dtype, tokens, args->k.shape[1], head_dim));
+    RDI_TRY(rdi_operand_heads(op, "q", &args->q, rdi_plan_dtype(plan, "x_dtype"), tokens, args->q.shape[1],
+                              head_dim));
+    if (has_k)
+        RDI_TRY(rdi_operand_heads(op, "k", &args->k, args->q.dtype, tokens, args->k.shape[1], head_dim));
     RDI_TRY(check_positions(op, &args->positions, tokens));
     RDI_TRY(rdi_operand_vector(op, "inv_freq", &args->inv_freq, RD_DTYPE_F32, rotary / 2));
     RDI_TRY(check_norms(op, plan, args, head_dim));

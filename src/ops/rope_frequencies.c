@@ -37,13 +37,16 @@ static rd_status check_scaling(const rd_rope_scaling *s, bool linear, bool llama
 
 rd_status rd_rope_frequencies(const rd_rope_scaling *scaling, int32_t rotary_dim, float *inv_freq) {
     if (!scaling || !inv_freq)
-        return rdi_fail(RD_E_INVALID, "rope frequencies: %s=NULL, needs a pointer", scaling ? "inv_freq" : "scaling");
+        return rdi_fail(RD_E_INVALID, "rope frequencies: %s=NULL, needs a pointer",
+                        scaling ? "inv_freq" : "scaling");
     if (rotary_dim < 2 || rotary_dim % 2)
-        return rdi_fail(RD_E_INVALID, "rope frequencies: rotary_dim=%d, needs an even number >= 2", rotary_dim);
+        return rdi_fail(RD_E_INVALID, "rope frequencies: rotary_dim=%d, needs an even number >= 2",
+                        rotary_dim);
     const char *type = scaling->type ? scaling->type : "none";
     bool linear = strcmp(type, "linear") == 0, llama3 = strcmp(type, "llama3") == 0;
     if (!linear && !llama3 && strcmp(type, "none") != 0)
-        return rdi_fail(RD_E_UNSUPPORTED, "rope frequencies: type=%.40s, needs one of: none linear llama3", type);
+        return rdi_fail(RD_E_UNSUPPORTED, "rope frequencies: type=%.40s, needs one of: none linear llama3",
+                        type);
     RDI_TRY(check_scaling(scaling, linear, llama3));
     for (int32_t i = 0; i < rotary_dim / 2; i++) {
         double frequency = pow(scaling->theta, -2.0 * i / rotary_dim);

@@ -15,9 +15,11 @@ static rd_status check_row(int64_t index, const rd_sample_row *row) {
         return rdi_fail(RD_E_INVALID, "%s: rows[%lld].temperature=%g, needs 0 or a finite number > 0", op, i,
                         (double)row->temperature);
     if (!(row->top_p >= 0.0f && row->top_p <= 1.0f))
-        return rdi_fail(RD_E_INVALID, "%s: rows[%lld].top_p=%g, needs 0..1 (1 = off)", op, i, (double)row->top_p);
+        return rdi_fail(RD_E_INVALID, "%s: rows[%lld].top_p=%g, needs 0..1 (1 = off)", op, i,
+                        (double)row->top_p);
     if (!(row->min_p >= 0.0f && row->min_p <= 1.0f))
-        return rdi_fail(RD_E_INVALID, "%s: rows[%lld].min_p=%g, needs 0..1 (0 = off)", op, i, (double)row->min_p);
+        return rdi_fail(RD_E_INVALID, "%s: rows[%lld].min_p=%g, needs 0..1 (0 = off)", op, i,
+                        (double)row->min_p);
     if (row->top_k < 0)
         return rdi_fail(RD_E_INVALID, "%s: rows[%lld].top_k=%d, needs >= 0 (0 = off)", op, i, row->top_k);
     return RD_OK;
@@ -25,14 +27,17 @@ static rd_status check_row(int64_t index, const rd_sample_row *row) {
 
 static rd_status check_operands(const rd_plan *plan, const rd_sample_args *args) {
     int64_t rows = args->logits.shape[0];
-    RDI_TRY(rdi_operand_rows(op, "logits", &args->logits, RD_DTYPE_F32, rows, rdi_plan_int(plan, "vocab"), false));
+    RDI_TRY(rdi_operand_rows(op, "logits", &args->logits, RD_DTYPE_F32, rows, rdi_plan_int(plan, "vocab"),
+                             false));
     RDI_TRY(rdi_operand_vector(op, "ids", &args->ids, RD_DTYPE_I32, rows));
-    if (!args->rows) return rdi_fail(RD_E_INVALID, "%s: rows=NULL, needs the settings of %lld rows", op, (long long)rows);
+    if (!args->rows)
+        return rdi_fail(RD_E_INVALID, "%s: rows=NULL, needs the settings of %lld rows", op, (long long)rows);
     for (int64_t i = 0; i < rows; i++) RDI_TRY(check_row(i, &args->rows[i]));
     return RD_OK;
 }
 
-rd_status rd_sample_run(const rd_plan *plan, const rd_sample_args *args, void *ws, size_t *ws_bytes, rd_stream stream) {
+rd_status rd_sample_run(const rd_plan *plan, const rd_sample_args *args, void *ws, size_t *ws_bytes,
+                        rd_stream stream) {
     (void)stream;
     RDI_TRY(rdi_operand_begin(plan, op, args, sizeof *args));
     const rdi_row *row = rdi_plan_row(plan, 0);

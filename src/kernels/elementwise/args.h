@@ -22,7 +22,7 @@ typedef struct rdi_rope_args {
     void *q, *k;
     int64_t q_stride_token, q_stride_head, k_stride_token, k_stride_head;
     const int32_t *positions;
-    const float *inv_freq; // [rotary_dim/2]
+    const float *inv_freq;       // [rotary_dim/2]
     const void *q_norm, *k_norm; // [head_dim] or NULL
     rd_dtype q_dtype, k_dtype, norm_dtype;
     float eps;

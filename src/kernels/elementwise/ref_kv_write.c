@@ -24,8 +24,8 @@ void rdk_kv_write_cpu_ref(const void *args, void *ws, rdi_par *par) {
             for (int64_t d = 0; d < a->head_dim; d++) {
                 float k = rdi_load_f32(a->k, a->x_dtype, t * a->k_stride_token + h * a->k_stride_head + d);
                 float v = rdi_load_f32(a->v, a->x_dtype, t * a->v_stride_token + h * a->v_stride_head + d);
-                int64_t v_at = block * a->vc_stride_block + token * a->vc_stride_token + h * a->vc_stride_head +
-                               d * a->vc_stride_dim;
+                int64_t v_at = block * a->vc_stride_block + token * a->vc_stride_token +
+                               h * a->vc_stride_head + d * a->vc_stride_dim;
                 rdi_store_f32(a->k_cache, a->kv_dtype, k_offset(a, block, token, h, d), k / k_scale);
                 rdi_store_f32(a->v_cache, a->kv_dtype, v_at, v / v_scale);
             }

@@ -7,7 +7,9 @@
 #include "kernels/elementwise/args.h"
 #include "kernels/rows.h"
 
-static double load(const void *base, rd_dtype dtype, int64_t at) { return (double)rdi_load_f32(base, dtype, at); }
+static double load(const void *base, rd_dtype dtype, int64_t at) {
+    return (double)rdi_load_f32(base, dtype, at);
+}
 
 void rdk_rmsnorm_cpu_ref(const void *args, void *ws, rdi_par *par) {
     const rdi_rmsnorm_args *a = args;
@@ -19,7 +21,8 @@ void rdk_rmsnorm_cpu_ref(const void *args, void *ws, rdi_par *par) {
         if (a->residual) {
             int64_t residual_base = m * a->residual_stride;
             for (int64_t k = 0; k < a->k; k++) {
-                double sum = load(a->residual, a->residual_dtype, residual_base + k) + load(source, dtype, base + k);
+                double sum =
+                    load(a->residual, a->residual_dtype, residual_base + k) + load(source, dtype, base + k);
                 rdi_store_f32(a->residual, a->residual_dtype, residual_base + k, (float)sum);
             }
             source = a->residual, dtype = a->residual_dtype, base = residual_base;

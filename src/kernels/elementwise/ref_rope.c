@@ -24,7 +24,8 @@ static double element(const rdi_rope_args *a, head_view head, double inverse, in
 
 static void rotate_head(const rdi_rope_args *a, head_view head, double position) {
     double squares = 0;
-    for (int64_t d = 0; d < a->head_dim; d++) squares += pow((double)rdi_load_f32(head.base, head.dtype, head.at + d), 2);
+    for (int64_t d = 0; d < a->head_dim; d++)
+        squares += pow((double)rdi_load_f32(head.base, head.dtype, head.at + d), 2);
     double inverse = 1 / sqrt(squares / (double)a->head_dim + (double)a->eps);
     int64_t half = a->rotary_dim / 2;
     for (int64_t i = 0; i < half; i++) {
@@ -44,8 +45,12 @@ void rdk_rope_cpu_ref(const void *args, void *ws, rdi_par *par) {
     for (int64_t t = 0; t < a->tokens; t++) {
         double position = a->positions[t];
         for (int64_t h = 0; h < a->q_heads; h++)
-            rotate_head(a, (head_view){a->q, a->q_dtype, t * a->q_stride_token + h * a->q_stride_head, a->q_norm}, position);
+            rotate_head(
+                a, (head_view){a->q, a->q_dtype, t * a->q_stride_token + h * a->q_stride_head, a->q_norm},
+                position);
         for (int64_t h = 0; h < a->k_heads; h++)
-            rotate_head(a, (head_view){a->k, a->k_dtype, t * a->k_stride_token + h * a->k_stride_head, a->k_norm}, position);
+            rotate_head(
+                a, (head_view){a->k, a->k_dtype, t * a->k_stride_token + h * a->k_stride_head, a->k_norm},
+                position);
     }
 }

@@ -18,21 +18,30 @@ static void swap(rdi_candidate *a, rdi_candidate *b) {
 }
 
 typedef enum measure { MEASURE_COUNT, MEASURE_MASS } measure;
-static double measured(measure by, const rdi_candidate *e) { return by == MEASURE_COUNT ? 1 : rdi_mass(e->weight); }
+static double measured(measure by, const rdi_candidate *e) {
+    return by == MEASURE_COUNT ? 1 : rdi_mass(e->weight);
+}
 
 // What the running measure must do at the wanted element.
 typedef enum goal { GOAL_REACH, GOAL_EXCEED } goal;
-static bool met(goal want, double sum, double target) { return want == GOAL_REACH ? sum >= target : sum > target; }
+static bool met(goal want, double sum, double target) {
+    return want == GOAL_REACH ? sum >= target : sum > target;
+}
 
 // Moves what comes before the pivot to the front of [begin, end), the pivot behind it; returns the pivot's place and, in
 // *sum, the measure in front of it. Pivot: the median of three places drawn from a small generator.
-static int64_t partition(rdi_candidate *list, int64_t begin, int64_t end, measure by, uint64_t *state, double *sum) {
+static int64_t partition(rdi_candidate *list, int64_t begin, int64_t end, measure by, uint64_t *state,
+                         double *sum) {
     int64_t at[3];
     for (int i = 0; i < 3; i++) {
         *state = *state * 6364136223846793005u + 1442695040888963407u; // Knuth's MMIX constants
         at[i] = begin + (int64_t)((*state >> 33) % (uint64_t)(end - begin));
     }
-    if (before(&list[at[1]], &list[at[0]])) { int64_t t = at[0]; at[0] = at[1]; at[1] = t; }
+    if (before(&list[at[1]], &list[at[0]])) {
+        int64_t t = at[0];
+        at[0] = at[1];
+        at[1] = t;
+    }
     if (before(&list[at[2]], &list[at[1]])) at[1] = before(&list[at[2]], &list[at[0]]) ? at[0] : at[2];
     swap(&list[at[1]], &list[end - 1]);
     const rdi_candidate pivot = list[end - 1];
@@ -54,7 +63,8 @@ static void sort_few(rdi_candidate *list, int64_t begin, int64_t end) {
 
 // Place of the first element, in canonical order, at which the running measure meets the goal, or -1; *through is the
 // measure up to and with it. Elements before it stand before it in the list afterwards.
-static int64_t find(rdi_candidate *list, int64_t count, measure by, goal want, double target, double *through) {
+static int64_t find(rdi_candidate *list, int64_t count, measure by, goal want, double target,
+                    double *through) {
     int64_t begin = 0, end = count;
     uint64_t state = 0x9e3779b97f4a7c15u;
     double above = 0;
@@ -106,7 +116,8 @@ bool rdi_select_token(rdi_candidates *candidates, const rd_sample_row *params, i
     }
     double mass = c.mass;
     if (params->top_p < 1.0f) {
-        int64_t place = find(c.list, c.count, MEASURE_MASS, GOAL_REACH, (double)params->top_p * c.mass, &mass);
+        int64_t place =
+            find(c.list, c.count, MEASURE_MASS, GOAL_REACH, (double)params->top_p * c.mass, &mass);
         if (place < 0) return false;
         c.count = place + 1;
     }

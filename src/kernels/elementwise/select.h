@@ -18,7 +18,9 @@ typedef struct rdi_candidate {
     int32_t id;
 } rdi_candidate;
 
-static inline double rdi_mass(float weight) { return ((double)weight + 0x1p18) - 0x1p18; }
+static inline double rdi_mass(float weight) {
+    return ((double)weight + 0x1p18) - 0x1p18;
+}
 
 // What a sweep over the row found: `count` candidates, all tokens that pass min_p and lie above some logit; `alive` tokens
 // pass min_p in all, with `mass` in all.

@@ -5,7 +5,12 @@
 
 #include "radiance.h"
 
-typedef enum rdi_quant_fuse { RDI_FUSE_NONE = 0, RDI_FUSE_RMSNORM, RDI_FUSE_ADD_RMSNORM, RDI_FUSE_SILU_MUL } rdi_quant_fuse;
+typedef enum rdi_quant_fuse {
+    RDI_FUSE_NONE = 0,
+    RDI_FUSE_RMSNORM,
+    RDI_FUSE_ADD_RMSNORM,
+    RDI_FUSE_SILU_MUL
+} rdi_quant_fuse;
 
 typedef struct rdi_quant_args {
     int64_t m, k;

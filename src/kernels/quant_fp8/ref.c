@@ -10,7 +10,9 @@
 
 #define GROUP 128
 
-static double load(const void *base, rd_dtype dtype, int64_t at) { return (double)rdi_load_f32(base, dtype, at); }
+static double load(const void *base, rd_dtype dtype, int64_t at) {
+    return (double)rdi_load_f32(base, dtype, at);
+}
 
 // Adds x to the residual where asked; returns 1/rms of the row that is normalised, 1 without a norm.
 static double prepare_row(const rdi_quant_args *a, int64_t m) {
@@ -20,7 +22,8 @@ static double prepare_row(const rdi_quant_args *a, int64_t m) {
         double x = load(a->x, a->x_dtype, m * a->x_stride + k);
         if (a->fuse == RDI_FUSE_ADD_RMSNORM) {
             int64_t at = m * a->residual_stride + k;
-            rdi_store_f32(a->residual, a->residual_dtype, at, (float)(load(a->residual, a->residual_dtype, at) + x));
+            rdi_store_f32(a->residual, a->residual_dtype, at,
+                          (float)(load(a->residual, a->residual_dtype, at) + x));
             x = load(a->residual, a->residual_dtype, at);
         }
         squares += x * x;
@@ -31,7 +34,8 @@ static double prepare_row(const rdi_quant_args *a, int64_t m) {
 static float value(const rdi_quant_args *a, double inverse, int64_t m, int64_t k) {
     double x = load(a->x, a->x_dtype, m * a->x_stride + k);
     if (a->fuse == RDI_FUSE_NONE) return (float)x;
-    if (a->fuse == RDI_FUSE_SILU_MUL) return (float)(x / (1 + exp(-x)) * load(a->up, a->up_dtype, m * a->up_stride + k));
+    if (a->fuse == RDI_FUSE_SILU_MUL)
+        return (float)(x / (1 + exp(-x)) * load(a->up, a->up_dtype, m * a->up_stride + k));
     if (a->fuse == RDI_FUSE_ADD_RMSNORM) x = load(a->residual, a->residual_dtype, m * a->residual_stride + k);
     return (float)(x * inverse * (load(a->norm_weight, a->norm_dtype, k) + (a->unit_offset ? 1 : 0)));
 }

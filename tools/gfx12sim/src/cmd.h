@@ -12,7 +12,7 @@ int gs_cmd_trace(int argc, char **argv);
 int gs_cmd_disasm(int argc, char **argv);
 int gs_cmd_coverage(int argc, char **argv);
 
-void *gs_read_file(const char *path, size_t *bytes); // malloc'd; prints and returns null on failure
+void *gs_read_file(const char *path, size_t *bytes);      // malloc'd; prints and returns null on failure
 gs_module *gs_open_module(gs_mem *mem, const char *path); // prints and returns null on failure
 
 // One launch described by command-line options; run, stats and trace share it.

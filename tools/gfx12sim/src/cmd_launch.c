@@ -15,7 +15,8 @@ void *gs_read_file(const char *path, size_t *bytes) {
     FILE *f = fopen(path, "rb");
     void *data = NULL;
     long size = -1;
-    if (f && fseek(f, 0, SEEK_END) == 0 && (size = ftell(f)) >= 0 && fseek(f, 0, SEEK_SET) == 0) data = malloc((size_t)size + 1);
+    if (f && fseek(f, 0, SEEK_END) == 0 && (size = ftell(f)) >= 0 && fseek(f, 0, SEEK_SET) == 0)
+        data = malloc((size_t)size + 1);
     if (!data || fread(data, 1, (size_t)size, f) != (size_t)size) {
         fprintf(stderr, "gfx12sim: cannot read '%s': %s\n", path, strerror(errno));
         free(data);
@@ -31,13 +32,18 @@ gs_module *gs_open_module(gs_mem *mem, const char *path) {
     void *image = gs_read_file(path, &bytes);
     gs_module *module = NULL;
     gs_error error;
-    if (image && gs_module_load(mem, image, bytes, &module, &error)) fprintf(stderr, "gfx12sim: %s: %s\n", path, error.message);
+    if (image && gs_module_load(mem, image, bytes, &module, &error))
+        fprintf(stderr, "gfx12sim: %s: %s\n", path, error.message);
     free(image);
     return module;
 }
 
 static size_t type_bytes(const char *type) {
-    static const struct { const char *name; size_t bytes; } types[] = {{"f32", 4}, {"f16", 2}, {"bf16", 2}, {"fp8", 1}, {"f64", 8}, {"i8", 1}, {"u8", 1}, {"i16", 2}, {"u16", 2}, {"i32", 4}, {"u32", 4}, {"i64", 8}, {"u64", 8}};
+    static const struct {
+        const char *name;
+        size_t bytes;
+    } types[] = {{"f32", 4}, {"f16", 2}, {"bf16", 2}, {"fp8", 1}, {"f64", 8}, {"i8", 1}, {"u8", 1},
+                 {"i16", 2}, {"u16", 2}, {"i32", 4},  {"u32", 4}, {"i64", 8}, {"u64", 8}};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (strcmp(type, types[i].name) == 0) return types[i].bytes;
     return 0;
@@ -57,28 +63,35 @@ static double value_at(const gs_cmd_buffer *b, size_t i) {
     if (type_bytes(b->type) < 8) return word;
     u64 wide;
     memcpy(&wide, p, 8);
-    return strcmp(b->type, "f64") == 0 ? gs_f64(wide) : strcmp(b->type, "i64") == 0 ? (double)(i64)wide : (double)wide;
+    return strcmp(b->type, "f64") == 0   ? gs_f64(wide)
+           : strcmp(b->type, "i64") == 0 ? (double)(i64)wide
+                                         : (double)wide;
 }
 
 // in:TYPE:..., out:TYPE:..., inout:TYPE:...
 static bool add_buffer(gs_cmd_launch *c, char *text, u64 *address) {
-    char *direction = strtok(text, ":"), *type = strtok(NULL, ":"), *what = strtok(NULL, ":"), *target = strtok(NULL, ":");
-    if (!direction || !type || !what || !type_bytes(type)) return complain("buffer argument needs in|out|inout:TYPE:COUNT or :@FILE, got", text);
+    char *direction = strtok(text, ":"), *type = strtok(NULL, ":"), *what = strtok(NULL, ":"),
+         *target = strtok(NULL, ":");
+    if (!direction || !type || !what || !type_bytes(type))
+        return complain("buffer argument needs in|out|inout:TYPE:COUNT or :@FILE, got", text);
     if (c->buffer_count == GS_MAX_CMD_ARGS) return complain("too many buffers at", text);
     gs_cmd_buffer *b = &c->buffers[c->buffer_count];
     void *data = NULL;
     snprintf(b->type, sizeof b->type, "%s", type);
     if (*what == '@') {
         if (!(data = gs_read_file(what + 1, &b->bytes))) return false;
-    } else b->bytes = (size_t)strtoull(what, NULL, 0) * type_bytes(type);
+    } else
+        b->bytes = (size_t)strtoull(what, NULL, 0) * type_bytes(type);
     b->output = strcmp(direction, "in") != 0;
     b->write_to = target && *target == '@' ? target + 1 : NULL;
     if (!b->bytes || gs_mem_alloc(c->mem, b->bytes, &b->base)) {
         free(data);
         return complain("cannot allocate buffer", what);
     }
-    if (data) memcpy(b->base, data, b->bytes);
-    else memset(b->base, 0, b->bytes);
+    if (data)
+        memcpy(b->base, data, b->bytes);
+    else
+        memset(b->base, 0, b->bytes);
     free(data);
     *address = (u64)(uintptr_t)b->base;
     c->buffer_count++;
@@ -106,13 +119,18 @@ static bool add_argument(gs_cmd_launch *c, size_t index, char *text, u32 *lds_ne
         if (!bytes) return complain("unknown type of argument", text);
         float f = strtof(colon + 1, NULL);
         double d = strtod(colon + 1, NULL);
-        if (strcmp(type, "f32") == 0) memcpy(&value, &f, 4);
-        else if (strcmp(type, "f64") == 0) memcpy(&value, &d, 8);
-        else if (strcmp(type, "f16") == 0) value = gs_f32_to_f16_scalar(f);
-        else value = (u64)strtoll(colon + 1, NULL, 0);
+        if (strcmp(type, "f32") == 0)
+            memcpy(&value, &f, 4);
+        else if (strcmp(type, "f64") == 0)
+            memcpy(&value, &d, 8);
+        else if (strcmp(type, "f16") == 0)
+            value = gs_f32_to_f16_scalar(f);
+        else
+            value = (u64)strtoll(colon + 1, NULL, 0);
     }
     if (bytes != a->size_bytes) {
-        fprintf(stderr, "gfx12sim: argument %zu (%s) has %u bytes, '%s' gives %zu\n", index, a->name, a->size_bytes, text, bytes);
+        fprintf(stderr, "gfx12sim: argument %zu (%s) has %u bytes, '%s' gives %zu\n", index, a->name,
+                a->size_bytes, text, bytes);
         return false;
     }
     memcpy(c->kernarg + a->offset_bytes, &value, bytes);
@@ -161,10 +179,14 @@ static bool choose_kernel(gs_cmd_launch *c, int argc, char **argv) {
     const char *name = NULL;
     for (int i = 1; i + 1 < argc; i++)
         if (strcmp(argv[i], "--kernel") == 0) name = argv[i + 1];
-    const gs_kernel *kernel = name ? gs_module_kernel(c->module, name) : gs_module_kernel_count(c->module) == 1 ? gs_module_kernel_at(c->module, 0) : NULL;
+    const gs_kernel *kernel = name                                     ? gs_module_kernel(c->module, name)
+                              : gs_module_kernel_count(c->module) == 1 ? gs_module_kernel_at(c->module, 0)
+                                                                       : NULL;
     if (!kernel) {
-        fprintf(stderr, "gfx12sim: %s%s; the file has:\n", name ? "no kernel " : "--kernel is needed", name ? name : "");
-        for (size_t i = 0; i < gs_module_kernel_count(c->module); i++) fprintf(stderr, "  %s\n", gs_kernel_describe(gs_module_kernel_at(c->module, i))->name);
+        fprintf(stderr, "gfx12sim: %s%s; the file has:\n", name ? "no kernel " : "--kernel is needed",
+                name ? name : "");
+        for (size_t i = 0; i < gs_module_kernel_count(c->module); i++)
+            fprintf(stderr, "  %s\n", gs_kernel_describe(gs_module_kernel_at(c->module, i))->name);
         return false;
     }
     gs_launch_init(&c->launch, kernel);
@@ -176,23 +198,30 @@ static bool choose_kernel(gs_cmd_launch *c, int argc, char **argv) {
 bool gs_cmd_launch_parse(gs_cmd_launch *c, int argc, char **argv) {
     memset(c, 0, sizeof *c);
     if (argc < 1) return complain("needs a code object;", "try gfx12sim without arguments");
-    if (gs_mem_create(&c->mem) || !(c->module = gs_open_module(c->mem, argv[0])) || !choose_kernel(c, argc, argv)) return false;
+    if (gs_mem_create(&c->mem) || !(c->module = gs_open_module(c->mem, argv[0])) ||
+        !choose_kernel(c, argc, argv))
+        return false;
     const gs_kernel_info *info = gs_kernel_describe(c->launch.kernel);
     c->kernarg = calloc(1, (size_t)info->kernarg_bytes + 1);
     size_t arguments = 0;
     u32 lds = 0;
     for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--json") == 0) { c->json = true; continue; }
+        if (strcmp(argv[i], "--json") == 0) {
+            c->json = true;
+            continue;
+        }
         if (strcmp(argv[i], "--lines") == 0) continue;
         if (i + 1 == argc) return complain("no value for", argv[i]);
         char *name = argv[i++];
         if (strcmp(name, "--kernel") == 0) continue;
         if (strcmp(name, "--arg") == 0) {
             if (!c->kernarg || !add_argument(c, arguments++, argv[i], &lds)) return false;
-        } else if (!parse_option(c, name, argv[i])) return false;
+        } else if (!parse_option(c, name, argv[i]))
+            return false;
     }
     if (arguments != info->explicit_arg_count) {
-        fprintf(stderr, "gfx12sim: %s takes %zu arguments, got %zu\n", info->name, info->explicit_arg_count, arguments);
+        fprintf(stderr, "gfx12sim: %s takes %zu arguments, got %zu\n", info->name, info->explicit_arg_count,
+                arguments);
         return false;
     }
     c->launch.dynamic_lds_bytes += lds;
@@ -236,7 +265,8 @@ int gs_cmd_run(int argc, char **argv) {
     gs_cmd_launch c;
     gs_error error;
     int code = 2;
-    if (gs_cmd_launch_parse(&c, argc, argv)) code = gs_launch_run(c.mem, &c.launch, &error) ? report(&error) : print_outputs(&c) ? 0 : 2;
+    if (gs_cmd_launch_parse(&c, argc, argv))
+        code = gs_launch_run(c.mem, &c.launch, &error) ? report(&error) : print_outputs(&c) ? 0 : 2;
     gs_cmd_launch_free(&c);
     return code;
 }
@@ -258,7 +288,11 @@ int gs_cmd_stats(int argc, char **argv) {
         if (by_line && lines) {
             printf("%12s %10s %10s %10s  line\n", "hits", "blocking", "lds_extra", "lines128");
             for (size_t i = 0; i < count; i++)
-                if (lines[i].hits) printf("%12llu %10llu %10llu %10llu  %s\n", (unsigned long long)lines[i].hits, (unsigned long long)lines[i].blocking, (unsigned long long)lines[i].lds_conflict_cycles, (unsigned long long)lines[i].lines_touched, gs_module_line(c.module, i).text);
+                if (lines[i].hits)
+                    printf("%12llu %10llu %10llu %10llu  %s\n", (unsigned long long)lines[i].hits,
+                           (unsigned long long)lines[i].blocking,
+                           (unsigned long long)lines[i].lds_conflict_cycles,
+                           (unsigned long long)lines[i].lines_touched, gs_module_line(c.module, i).text);
         }
         free(lines);
     }
@@ -266,7 +300,9 @@ int gs_cmd_stats(int argc, char **argv) {
     return code;
 }
 
-static void print_trace(void *context, const char *text) { fprintf(context, "%s\n", text); }
+static void print_trace(void *context, const char *text) {
+    fprintf(context, "%s\n", text);
+}
 
 int gs_cmd_trace(int argc, char **argv) {
     gs_cmd_launch c;

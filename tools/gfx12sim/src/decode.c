@@ -38,7 +38,8 @@ static void initialise_llvm(void) {
 }
 
 static gs_stop unknown(gs_wave *w, const gs_op *op) {
-    return gs_fault(w, op, GS_CHECK_UNKNOWN, -1, op->va, "no semantics for '%s' (encoding 0x%08x)", op->text, op->raw);
+    return gs_fault(w, op, GS_CHECK_UNKNOWN, -1, op->va, "no semantics for '%s' (encoding 0x%08x)", op->text,
+                    op->raw);
 }
 static const gs_row unknown_row = {"", "*", unknown, NULL, NULL, GS_CLASS_HINT, 0, 0, 0};
 
@@ -77,7 +78,8 @@ static const char *copy_text(gs_module *m, const char *text) {
 static void read_immediates(gs_op *op, const u8 *code, u64 bytes) {
     u32 second = 0;
     if (bytes >= 8) memcpy(&second, code + 4, 4);
-    if (strchr(op->row->sig, 'i') || strcmp(op->row->sig, "*") == 0) op->offset = (i32)(int16_t)(op->raw & 0xffff);
+    if (strchr(op->row->sig, 'i') || strcmp(op->row->sig, "*") == 0)
+        op->offset = (i32)(int16_t)(op->raw & 0xffff);
     if (strcmp(op->row->name, "s_setreg_imm32_b32") == 0) op->offset1 = (i32)second;
     if (strcmp(op->row->name, "ds_swizzle_b32") == 0) op->offset = (i32)(op->raw & 0xffff);
 }
@@ -101,7 +103,10 @@ static u64 decode_one(decoder *d, const u8 *code, u64 left, u64 va, bool *no_mem
     char text[256];
     u32 slot = hash_bytes(code, left), before = d->seen[slot];
     gs_op *op = add_op(m, va);
-    if (!op) { *no_memory = true; return left; }
+    if (!op) {
+        *no_memory = true;
+        return left;
+    }
     if (before) {
         const gs_op *old = &m->ops[before - 1];
         const u8 *old_code = m->image + (old->va - m->va_lo);
@@ -123,9 +128,17 @@ static u64 decode_one(decoder *d, const u8 *code, u64 left, u64 va, bool *no_mem
     op->bytes = (u8)bytes;
     op->text = copy_text(m, text);
     op->row = NULL;
-    if (gs_parse_op(m, op, op->text)) read_immediates(op, code, bytes);
+    if (gs_parse_op(m, op, op->text))
+        read_immediates(op, code, bytes);
     else { // keep text and position only
-        gs_op blank = {.exec = unknown, .row = &unknown_row, .cls = GS_CLASS_HINT, .bytes = op->bytes, .index = op->index, .raw = op->raw, .va = va, .text = op->text};
+        gs_op blank = {.exec = unknown,
+                       .row = &unknown_row,
+                       .cls = GS_CLASS_HINT,
+                       .bytes = op->bytes,
+                       .index = op->index,
+                       .raw = op->raw,
+                       .va = va,
+                       .text = op->text};
         *op = blank;
     }
     if (op->pair) ((gs_op *)(uintptr_t)op->pair)->text = op->text, ((gs_op *)(uintptr_t)op->pair)->va = va;
@@ -146,7 +159,10 @@ static bool decode_segment(decoder *d, const gs_segment *s) {
     for (u64 at = 0; at < s->file_bytes && !no_memory;) {
         u32 word = 0;
         if (s->file_bytes - at >= 4) memcpy(&word, code + at, 4);
-        if (word == CODE_END) { at += 4; continue; } // padding for the instruction prefetcher
+        if (word == CODE_END) {
+            at += 4;
+            continue;
+        } // padding for the instruction prefetcher
         if (m->op_count && m->ops[m->op_count - 1].va + m->ops[m->op_count - 1].bytes != s->va + at)
             if (!add_end(m, s->va + at)) return false;
         if (s->va + at >= m->code_lo) m->op_at[(s->va + at - m->code_lo) / 4] = m->op_count + 1;
@@ -171,19 +187,27 @@ gs_status gs_decode_module(gs_module *m, const gs_elf *elf, gs_error *error) {
     for (u32 i = 0; i < elf->segment_count; i++) {
         const gs_segment *s = &elf->segments[i];
         if (!s->executable) continue;
-        if (s->va & 3) return gs_error_set(error, GS_E_FORMAT, "code object: code at 0x%llx is not aligned to 4 bytes", (unsigned long long)s->va);
+        if (s->va & 3)
+            return gs_error_set(error, GS_E_FORMAT, "code object: code at 0x%llx is not aligned to 4 bytes",
+                                (unsigned long long)s->va);
         if (s->va < m->code_lo) m->code_lo = s->va;
         if (s->va + s->file_bytes > m->code_hi) m->code_hi = s->va + s->file_bytes;
     }
-    if (m->code_lo >= m->code_hi) return gs_error_set(error, GS_E_FORMAT, "code object: no executable segment");
-    if (!gs_row_find("s_endpgm", 8)) return gs_error_set(error, GS_E_UNSUPPORTED, "this host has neither AVX-512 nor AVX2");
-    decoder d = {m, LLVMCreateDisasmCPUFeatures("amdgcn-amd-amdhsa", "gfx1201", "+real-true16", NULL, 0, NULL, NULL),
-                 calloc(SEEN_SLOTS, sizeof(u32))};
+    if (m->code_lo >= m->code_hi)
+        return gs_error_set(error, GS_E_FORMAT, "code object: no executable segment");
+    if (!gs_row_find("s_endpgm", 8))
+        return gs_error_set(error, GS_E_UNSUPPORTED, "this host has neither AVX-512 nor AVX2");
+    decoder d = {
+        m, LLVMCreateDisasmCPUFeatures("amdgcn-amd-amdhsa", "gfx1201", "+real-true16", NULL, 0, NULL, NULL),
+        calloc(SEEN_SLOTS, sizeof(u32))};
     m->op_at = calloc((m->code_hi - m->code_lo) / 4 + 2, sizeof *m->op_at);
-    gs_status status = d.llvm ? GS_OK : gs_error_set(error, GS_E_UNSUPPORTED, "LLVM has no gfx1201 disassembler");
-    if (!status && (!d.seen || !m->op_at)) status = gs_error_set(error, GS_E_NOMEM, "code object: no memory to decode");
+    gs_status status =
+        d.llvm ? GS_OK : gs_error_set(error, GS_E_UNSUPPORTED, "LLVM has no gfx1201 disassembler");
+    if (!status && (!d.seen || !m->op_at))
+        status = gs_error_set(error, GS_E_NOMEM, "code object: no memory to decode");
     for (u32 i = 0; !status && i < elf->segment_count; i++)
-        if (elf->segments[i].executable && elf->segments[i].file_bytes && !decode_segment(&d, &elf->segments[i]))
+        if (elf->segments[i].executable && elf->segments[i].file_bytes &&
+            !decode_segment(&d, &elf->segments[i]))
             status = gs_error_set(error, GS_E_NOMEM, "code object: no memory to decode");
     if (!status) link_branches(m);
     if (d.llvm) LLVMDisasmDispose(d.llvm);

@@ -24,16 +24,18 @@ static const void *at_va(const gs_elf *e, u64 va, u64 bytes) {
 
 static gs_status read_header(gs_elf *e, Elf64_Ehdr *h, gs_error *error) {
     const void *p = at(e, 0, sizeof *h);
-    if (!p) return gs_error_set(error, GS_E_FORMAT, "code object: %llu bytes, an ELF header needs 64",
-                                (unsigned long long)e->file.bytes);
+    if (!p)
+        return gs_error_set(error, GS_E_FORMAT, "code object: %llu bytes, an ELF header needs 64",
+                            (unsigned long long)e->file.bytes);
     memcpy(h, p, sizeof *h);
     if (memcmp(h->e_ident, ELFMAG, SELFMAG) != 0)
         return gs_error_set(error, GS_E_FORMAT, "code object: no ELF magic");
     if (h->e_ident[EI_CLASS] != ELFCLASS64 || h->e_ident[EI_DATA] != ELFDATA2LSB)
         return gs_error_set(error, GS_E_FORMAT, "code object: needs little-endian ELF64");
     if (h->e_machine != EM_AMDGPU_ || h->e_ident[EI_OSABI] != OSABI_AMDGPU_HSA)
-        return gs_error_set(error, GS_E_UNSUPPORTED, "code object: machine %u OS ABI %u, needs AMDGPU (224) HSA (64)",
-                            h->e_machine, h->e_ident[EI_OSABI]);
+        return gs_error_set(error, GS_E_UNSUPPORTED,
+                            "code object: machine %u OS ABI %u, needs AMDGPU (224) HSA (64)", h->e_machine,
+                            h->e_ident[EI_OSABI]);
     e->abi_version = h->e_ident[EI_ABIVERSION];
     if (e->abi_version != 3 && e->abi_version != 4)
         return gs_error_set(error, GS_E_UNSUPPORTED, "code object: ABI version %u, needs 3 (v5) or 4 (v6)",
@@ -42,7 +44,8 @@ static gs_status read_header(gs_elf *e, Elf64_Ehdr *h, gs_error *error) {
         return gs_error_set(error, GS_E_UNSUPPORTED, "code object: processor flag 0x%x, needs gfx1201 (0x4e)",
                             h->e_flags & 0xff);
     if (h->e_phentsize != sizeof(Elf64_Phdr))
-        return gs_error_set(error, GS_E_FORMAT, "code object: program header of %u bytes, needs 56", h->e_phentsize);
+        return gs_error_set(error, GS_E_FORMAT, "code object: program header of %u bytes, needs 56",
+                            h->e_phentsize);
     return GS_OK;
 }
 
@@ -53,7 +56,8 @@ static gs_status add_segment(gs_elf *e, const Elf64_Phdr *p, gs_error *error) {
         return gs_error_set(error, GS_E_FORMAT, "code object: load segment at 0x%llx leaves the file",
                             (unsigned long long)p->p_vaddr);
     if (p->p_vaddr > UINT32_MAX || p->p_memsz > UINT32_MAX)
-        return gs_error_set(error, GS_E_FORMAT, "code object: load segment at 0x%llx of 0x%llx bytes is beyond 4 GiB",
+        return gs_error_set(error, GS_E_FORMAT,
+                            "code object: load segment at 0x%llx of 0x%llx bytes is beyond 4 GiB",
                             (unsigned long long)p->p_vaddr, (unsigned long long)p->p_memsz);
     e->segments[e->segment_count++] =
         (gs_segment){p->p_vaddr, p->p_offset, p->p_filesz, p->p_memsz, (p->p_flags & PF_X) != 0};
@@ -67,10 +71,12 @@ static void find_metadata(gs_elf *e, const Elf64_Phdr *p) {
         Elf64_Nhdr n;
         memcpy(&n, e->file.data + offset, sizeof n);
         offset += sizeof n;
-        u64 name = offset, name_bytes = ((u64)n.n_namesz + 3) & ~3ull, desc_bytes = ((u64)n.n_descsz + 3) & ~3ull;
+        u64 name = offset, name_bytes = ((u64)n.n_namesz + 3) & ~3ull,
+            desc_bytes = ((u64)n.n_descsz + 3) & ~3ull;
         if (name_bytes > end - offset || n.n_descsz > end - offset - name_bytes) return;
         offset += name_bytes;
-        if (n.n_type == NT_AMDGPU_METADATA_ && n.n_namesz == 7 && memcmp(e->file.data + name, "AMDGPU", 7) == 0)
+        if (n.n_type == NT_AMDGPU_METADATA_ && n.n_namesz == 7 &&
+            memcmp(e->file.data + name, "AMDGPU", 7) == 0)
             e->metadata = (gs_span){e->file.data + offset, n.n_descsz};
         if (desc_bytes > end - offset) return;
         offset += desc_bytes;
@@ -88,15 +94,31 @@ static void read_dynamic(const gs_elf *e, const Elf64_Phdr *p, dynamic *d) {
         Elf64_Dyn y;
         memcpy(&y, q, sizeof y);
         switch (y.d_tag) {
-        case DT_NULL: return;
-        case DT_SYMTAB: d->symtab = y.d_un.d_ptr; break;
-        case DT_STRTAB: d->strtab = y.d_un.d_ptr; break;
-        case DT_STRSZ: d->strsz = y.d_un.d_val; break;
-        case DT_HASH: d->hash = y.d_un.d_ptr; break;
-        case DT_RELA: d->rela = y.d_un.d_ptr; break;
-        case DT_RELASZ: d->relasz = y.d_un.d_val; break;
-        case DT_RELAENT: d->relaent = y.d_un.d_val; break;
-        default: break;
+        case DT_NULL:
+            return;
+        case DT_SYMTAB:
+            d->symtab = y.d_un.d_ptr;
+            break;
+        case DT_STRTAB:
+            d->strtab = y.d_un.d_ptr;
+            break;
+        case DT_STRSZ:
+            d->strsz = y.d_un.d_val;
+            break;
+        case DT_HASH:
+            d->hash = y.d_un.d_ptr;
+            break;
+        case DT_RELA:
+            d->rela = y.d_un.d_ptr;
+            break;
+        case DT_RELASZ:
+            d->relasz = y.d_un.d_val;
+            break;
+        case DT_RELAENT:
+            d->relaent = y.d_un.d_val;
+            break;
+        default:
+            break;
         }
     }
 }
@@ -109,16 +131,19 @@ static gs_status read_symbols(gs_elf *e, const dynamic *d, gs_error *error) {
     if (d->hash && hash) memcpy(&count, hash + 4, 4);
     const u8 *table = at_va(e, d->symtab, (u64)count * sizeof(Elf64_Sym));
     if (!count || !table || !names || !d->strsz || names[d->strsz - 1] != 0)
-        return gs_error_set(error, GS_E_FORMAT, "code object: dynamic symbol, string or hash table missing or damaged");
+        return gs_error_set(error, GS_E_FORMAT,
+                            "code object: dynamic symbol, string or hash table missing or damaged");
     e->symbols = calloc(count, sizeof *e->symbols);
     if (!e->symbols) return gs_error_set(error, GS_E_NOMEM, "code object: no memory for %u symbols", count);
     for (u32 i = 0; i < count; i++) {
         Elf64_Sym s;
         memcpy(&s, table + i * sizeof s, sizeof s);
         if (s.st_name >= d->strsz)
-            return gs_error_set(error, GS_E_FORMAT, "code object: name of symbol %u leaves the string table", i);
-        e->symbols[i] = (gs_symbol){names + s.st_name, s.st_value, s.st_size, ELF64_ST_TYPE(s.st_info),
-                                    s.st_shndx == SHN_UNDEF, s.st_shndx == SHN_ABS};
+            return gs_error_set(error, GS_E_FORMAT, "code object: name of symbol %u leaves the string table",
+                                i);
+        e->symbols[i] =
+            (gs_symbol){names + s.st_name,       s.st_value,           s.st_size, ELF64_ST_TYPE(s.st_info),
+                        s.st_shndx == SHN_UNDEF, s.st_shndx == SHN_ABS};
     }
     e->symbol_count = count;
     return GS_OK;
@@ -135,7 +160,8 @@ static gs_status read_relocs(gs_elf *e, const dynamic *d, gs_error *error) {
     for (u64 i = 0; i < count; i++) {
         Elf64_Rela r;
         memcpy(&r, table + i * sizeof r, sizeof r);
-        e->relocs[i] = (gs_reloc){r.r_offset, r.r_addend, (u32)ELF64_R_TYPE(r.r_info), (u32)ELF64_R_SYM(r.r_info)};
+        e->relocs[i] =
+            (gs_reloc){r.r_offset, r.r_addend, (u32)ELF64_R_TYPE(r.r_info), (u32)ELF64_R_SYM(r.r_info)};
         if (e->relocs[i].symbol >= e->symbol_count)
             return gs_error_set(error, GS_E_FORMAT, "code object: relocation %llu names symbol %u of %u",
                                 (unsigned long long)i, e->relocs[i].symbol, e->symbol_count);

@@ -13,11 +13,14 @@ static inline float gs_fp8_to_f32(u32 code) {
     if (e == 0) return gs_f32(sign | gs_bits((float)m * 0x1p-9f));
     return gs_f32(sign | (e + 120) << 23 | m << 20);
 }
-static inline float gs_bf8_to_f32(u32 code) { return gs_f16_to_f32_scalar((code & 0xff) << 8); }
+static inline float gs_bf8_to_f32(u32 code) {
+    return gs_f16_to_f32_scalar((code & 0xff) << 8);
+}
 
 // Rounds |x| to mantissa_bits of significand with subnormals of unit 2^min_unit; addend is what is added below
 // the kept bits before they are cut: nearest-even picks it from the value, stochastic rounding from a seed.
-static inline u32 gs_f32_to_f8(float x, u32 mantissa_bits, i32 bias, u32 max_code, u32 over_code, const u32 *seed) {
+static inline u32 gs_f32_to_f8(float x, u32 mantissa_bits, i32 bias, u32 max_code, u32 over_code,
+                               const u32 *seed) {
     u32 bits = gs_bits(x), sign = bits >> 24 & 0x80, mag = bits & 0x7fffffff;
     if (mag > 0x7f800000) return sign | 0x7f;
     if (mag == 0x7f800000) return sign | over_code;

@@ -31,19 +31,19 @@ typedef enum gs_status {
 // because without them the simulator itself would be unsafe.
 typedef enum gs_check {
     GS_CHECK_NONE = 0,
-    GS_CHECK_OUT_OF_BOUNDS,    // global, scratch or scalar access outside every allocation
-    GS_CHECK_LDS_BOUNDS,       // beyond the group's LDS allocation
-    GS_CHECK_UNKNOWN,          // an instruction or an operand form without semantics here
-    GS_CHECK_HANG,             // step limit reached, or every live wave waits for ever
-    GS_CHECK_MISALIGNED,       // a wide access below its natural alignment
-    GS_CHECK_UNINIT_VGPR,      // a VGPR lane read before any write
-    GS_CHECK_UNINIT_LDS,       // an LDS byte read before any write
-    GS_CHECK_RACE_LDS,         // two waves, one byte, at least one write, no barrier that orders them
-    GS_CHECK_RACE_GLOBAL,      // the same in global memory (across groups: no atomic that orders them)
-    GS_CHECK_WAIT,             // a register used while a load into it is still in flight
-    GS_CHECK_HAZARD,           // an SGPR read that needs an s_wait_alu first
-    GS_CHECK_EXEC,             // EXEC not all ones where the instruction needs it
-    GS_CHECK_BARRIER,          // lanes or waves missing at a barrier
+    GS_CHECK_OUT_OF_BOUNDS, // global, scratch or scalar access outside every allocation
+    GS_CHECK_LDS_BOUNDS,    // beyond the group's LDS allocation
+    GS_CHECK_UNKNOWN,       // an instruction or an operand form without semantics here
+    GS_CHECK_HANG,          // step limit reached, or every live wave waits for ever
+    GS_CHECK_MISALIGNED,    // a wide access below its natural alignment
+    GS_CHECK_UNINIT_VGPR,   // a VGPR lane read before any write
+    GS_CHECK_UNINIT_LDS,    // an LDS byte read before any write
+    GS_CHECK_RACE_LDS,      // two waves, one byte, at least one write, no barrier that orders them
+    GS_CHECK_RACE_GLOBAL,   // the same in global memory (across groups: no atomic that orders them)
+    GS_CHECK_WAIT,          // a register used while a load into it is still in flight
+    GS_CHECK_HAZARD,        // an SGPR read that needs an s_wait_alu first
+    GS_CHECK_EXEC,          // EXEC not all ones where the instruction needs it
+    GS_CHECK_BARRIER,       // lanes or waves missing at a barrier
     GS_CHECK_COUNT
 } gs_check;
 
@@ -52,15 +52,15 @@ typedef enum gs_check {
 
 typedef struct gs_error {
     gs_status status;
-    gs_check check;       // GS_CHECK_NONE unless status is GS_E_CHECK
-    char message[512];    // one line without newline: what, value seen, what is needed
-    char kernel[128];     // the rest is filled for GS_E_CHECK only
-    uint32_t group[3];    // work-group id
-    uint32_t wave;        // wave in group
-    int32_t lane;         // -1: the whole wave
-    uint64_t address;     // memory address (LDS: byte offset); 0 when none is involved
-    uint64_t pc;          // code-object virtual address, as llvm-objdump prints it
-    char line[192];       // disassembly of the instruction at pc
+    gs_check check;    // GS_CHECK_NONE unless status is GS_E_CHECK
+    char message[512]; // one line without newline: what, value seen, what is needed
+    char kernel[128];  // the rest is filled for GS_E_CHECK only
+    uint32_t group[3]; // work-group id
+    uint32_t wave;     // wave in group
+    int32_t lane;      // -1: the whole wave
+    uint64_t address;  // memory address (LDS: byte offset); 0 when none is involved
+    uint64_t pc;       // code-object virtual address, as llvm-objdump prints it
+    char line[192];    // disassembly of the instruction at pc
 } gs_error;
 
 const char *gs_status_name(gs_status status);
@@ -120,7 +120,8 @@ typedef struct gs_kernel_info {
 } gs_kernel_info;
 
 // image may be a bare ELF or a clang offload bundle that holds a gfx1201 entry. Copied; error may be null.
-gs_status gs_module_load(gs_mem *mem, const void *image, size_t image_bytes, gs_module **out, gs_error *error);
+gs_status gs_module_load(gs_mem *mem, const void *image, size_t image_bytes, gs_module **out,
+                         gs_error *error);
 void gs_module_free(gs_module *module);
 size_t gs_module_kernel_count(const gs_module *module);
 const gs_kernel *gs_module_kernel_at(const gs_module *module, size_t index);
@@ -152,7 +153,7 @@ typedef enum gs_class {
     GS_CLASS_SCRATCH,
     GS_CLASS_LDS,
     GS_CLASS_BRANCH,
-    GS_CLASS_WAIT,    // s_wait_*cnt
+    GS_CLASS_WAIT, // s_wait_*cnt
     GS_CLASS_BARRIER,
     GS_CLASS_HINT, // s_nop, s_delay_alu, s_wait_alu, s_clause ...: no effect on state
     GS_CLASS_COUNT
@@ -169,7 +170,8 @@ typedef struct gs_stats {
     uint64_t load_lines, store_lines;             // distinct 128-byte lines per instruction, summed
     uint64_t atomic_lanes;
     uint64_t lds_bytes;
-    uint64_t lds_cycles, lds_conflict_cycles; // model: 32 banks of 4 bytes; conflict = beyond the least possible
+    uint64_t lds_cycles,
+        lds_conflict_cycles; // model: 32 banks of 4 bytes; conflict = beyond the least possible
     uint64_t scratch_bytes;
     uint64_t waits[GS_CNT_COUNT];          // executed s_wait of that counter
     uint64_t blocking_waits[GS_CNT_COUNT]; // ... that found more in flight than they allow
@@ -183,7 +185,7 @@ const char *gs_counter_name(gs_counter c); // "loadcnt" ...
 // Per instruction of the module: index as in gs_module_line. The caller zeroes; launches add.
 typedef struct gs_line_stats {
     uint64_t hits;
-    uint64_t blocking;   // waits: times it found too much in flight. loads: times a wait blocked on this line
+    uint64_t blocking; // waits: times it found too much in flight. loads: times a wait blocked on this line
     uint64_t lds_conflict_cycles;
     uint64_t lines_touched;
 } gs_line_stats;

@@ -23,10 +23,12 @@ gs_group *gs_group_create(gs_run *run, gs_stats *stats, gs_line_stats *lines) {
     g->waves = aligned(n * sizeof *g->waves);
     g->vgpr_store = aligned((size_t)n * GS_VGPRS * GS_LANES * 4);
     g->lds = aligned(words * 4 + 64); // wide stores of checked addresses stay inside
-    g->shadow.write = calloc(words + 4, 4), g->shadow.read = calloc(words + 4, 4), g->shadow.read_other = calloc(words + 4, 4);
+    g->shadow.write = calloc(words + 4, 4), g->shadow.read = calloc(words + 4, 4),
+    g->shadow.read_other = calloc(words + 4, 4);
     g->shadow.init = calloc(words + 4, 1);
     g->scratch_store = aligned((size_t)n * GS_LANES * (run->scratch_bytes + 4));
-    if (!g->waves || !g->vgpr_store || !g->lds || !g->shadow.write || !g->shadow.read || !g->shadow.read_other || !g->shadow.init || !g->scratch_store) {
+    if (!g->waves || !g->vgpr_store || !g->lds || !g->shadow.write || !g->shadow.read ||
+        !g->shadow.read_other || !g->shadow.init || !g->scratch_store) {
         gs_group_free(g);
         return NULL;
     }
@@ -50,7 +52,8 @@ static void scalar_state(gs_wave *w) {
     u64 values[6] = {0, (u64)(uintptr_t)run->dispatch_packet, 0, (u64)(uintptr_t)run->kernarg, 0, 0};
     if (properties & 1) at += 4; // private segment buffer: not used by gfx12 code
     for (u32 bit = 1; bit <= 5; bit++)
-        if (properties >> bit & 1) w->s[at] = (u32)values[bit], w->s[at + 1] = (u32)(values[bit] >> 32), at += 2;
+        if (properties >> bit & 1)
+            w->s[at] = (u32)values[bit], w->s[at + 1] = (u32)(values[bit] >> 32), at += 2;
     if (properties >> 6 & 1) w->s[at++] = run->scratch_bytes;
     w->s[SGPR_TTMP + 9] = g->id[0];
     w->s[SGPR_TTMP + 7] = g->id[1] | g->id[2] << 16;
@@ -88,7 +91,8 @@ void gs_group_start(gs_group *g, u32 linear) {
     const gs_run *run = g->run;
     g->linear = linear;
     g->uid = run->uid_base + linear;
-    g->id[0] = linear % run->grid[0], g->id[1] = linear / run->grid[0] % run->grid[1], g->id[2] = linear / run->grid[0] / run->grid[1];
+    g->id[0] = linear % run->grid[0], g->id[1] = linear / run->grid[0] % run->grid[1],
+    g->id[2] = linear / run->grid[0] / run->grid[1];
     g->alive = g->wave_count;
     g->signalled = g->phase = 0;
     g->lds_ticket = g->vm_ticket = 0;
@@ -98,7 +102,8 @@ void gs_group_start(gs_group *g, u32 linear) {
     u32 words = run->lds_bytes / 4 + 1;
     for (u32 i = 0; i < words; i++) memcpy(g->lds + 4 * i, &(u32){POISON}, 4);
     if (run->checked) {
-        memset(g->shadow.write, 0, words * 4), memset(g->shadow.read, 0, words * 4), memset(g->shadow.read_other, 0, words * 4);
+        memset(g->shadow.write, 0, words * 4), memset(g->shadow.read, 0, words * 4),
+            memset(g->shadow.read_other, 0, words * 4);
         memset(g->shadow.init, 0, words);
     }
     memset(g->barrier_lds, 0, sizeof g->barrier_lds), memset(g->barrier_vm, 0, sizeof g->barrier_vm);
@@ -107,7 +112,8 @@ void gs_group_start(gs_group *g, u32 linear) {
     g->stats->waves += g->wave_count;
 }
 
-gs_stop gs_fault(gs_wave *w, const gs_op *op, gs_check check, int lane, u64 address, const char *format, ...) {
+gs_stop gs_fault(gs_wave *w, const gs_op *op, gs_check check, int lane, u64 address, const char *format,
+                 ...) {
     gs_run *run = w->g->run;
     pthread_mutex_lock(&run->lock);
     if (!__atomic_load_n(&run->stop, __ATOMIC_RELAXED)) {
@@ -136,7 +142,9 @@ gs_stop gs_barrier_arrive(gs_wave *w, const gs_op *op) {
     w->barrier_target = g->phase + 1;
     if (++g->signalled < g->alive) return GS_RUN;
     if (g->alive < g->wave_count && g->run->check[GS_CHECK_BARRIER])
-        return gs_fault(w, op, GS_CHECK_BARRIER, -1, 0, "barrier completes with %u of %u waves; the others have ended", g->alive, g->wave_count);
+        return gs_fault(w, op, GS_CHECK_BARRIER, -1, 0,
+                        "barrier completes with %u of %u waves; the others have ended", g->alive,
+                        g->wave_count);
     gs_race_complete(g);
     g->signalled = 0;
     g->phase++;
@@ -145,15 +153,20 @@ gs_stop gs_barrier_arrive(gs_wave *w, const gs_op *op) {
 
 static void trace_line(const gs_wave *w, const gs_op *op) {
     char text[512];
-    int n = snprintf(text, sizeof text, "%8llu %08llx %-60s exec %08x scc %u vcc %08x", (unsigned long long)w->steps, (unsigned long long)op->va, op->text, w->s[SGPR_EXEC], w->scc, w->s[SGPR_VCC]);
+    int n = snprintf(text, sizeof text, "%8llu %08llx %-60s exec %08x scc %u vcc %08x",
+                     (unsigned long long)w->steps, (unsigned long long)op->va, op->text, w->s[SGPR_EXEC],
+                     w->scc, w->s[SGPR_VCC]);
     const gs_opnd *d = &op->dst;
     if (d->kind == OPND_VGPR && n > 0 && n < 400)
-        snprintf(text + n, sizeof text - (size_t)n, "  v%u = %08x %08x .. %08x", d->reg, w->v[d->reg * GS_LANES], w->v[d->reg * GS_LANES + 1], w->v[d->reg * GS_LANES + 31]);
-    else if (d->kind == OPND_SGPR && n > 0 && n < 400) snprintf(text + n, sizeof text - (size_t)n, "  s%u = %08x", d->reg, w->s[d->reg]);
+        snprintf(text + n, sizeof text - (size_t)n, "  v%u = %08x %08x .. %08x", d->reg,
+                 w->v[d->reg * GS_LANES], w->v[d->reg * GS_LANES + 1], w->v[d->reg * GS_LANES + 31]);
+    else if (d->kind == OPND_SGPR && n > 0 && n < 400)
+        snprintf(text + n, sizeof text - (size_t)n, "  s%u = %08x", d->reg, w->s[d->reg]);
     w->g->run->launch->trace(w->g->run->launch->trace_context, text);
 }
 
-static inline __attribute__((always_inline)) gs_stop run_wave(gs_wave *w, u64 budget, const bool checked, const bool watched) {
+static inline __attribute__((always_inline)) gs_stop run_wave(gs_wave *w, u64 budget, const bool checked,
+                                                              const bool watched) {
     const gs_op *ops = w->ops;
     gs_line_stats *lines = w->g->lines;
     gs_stop stop = GS_STOP_YIELD;
@@ -176,7 +189,9 @@ static inline __attribute__((always_inline)) gs_stop run_wave(gs_wave *w, u64 bu
 static gs_stop turn(gs_wave *w, u64 budget) {
     const gs_run *run = w->g->run;
     if (budget > run->max_steps - w->steps) budget = run->max_steps - w->steps;
-    if (!budget) return gs_fault(w, &w->ops[w->pc], GS_CHECK_HANG, -1, 0, "wave has executed %llu instructions without an end", (unsigned long long)w->steps);
+    if (!budget)
+        return gs_fault(w, &w->ops[w->pc], GS_CHECK_HANG, -1, 0,
+                        "wave has executed %llu instructions without an end", (unsigned long long)w->steps);
     gs_mode_apply(w);
     bool watched = w->g->lines || w->traced;
     if (run->checked) return watched ? run_wave(w, budget, true, true) : run_wave(w, budget, true, false);
@@ -203,7 +218,8 @@ static gs_stop wave_turn(gs_group *g, u32 index, bool *ran, bool *only_slept, u6
     if (stop == GS_STOP_END) {
         g->alive--;
         if (g->alive && g->signalled == g->alive) // the rest was waiting for this wave
-            return gs_fault(&g->waves[index], &w->ops[w->pc - 1], GS_CHECK_BARRIER, -1, 0, "wave ends while the %u others wait at a barrier", g->alive);
+            return gs_fault(&g->waves[index], &w->ops[w->pc - 1], GS_CHECK_BARRIER, -1, 0,
+                            "wave ends while the %u others wait at a barrier", g->alive);
     }
     return stop == GS_STOP_FAULT ? stop : GS_RUN;
 }
@@ -218,7 +234,8 @@ static gs_progress run_turns(gs_group *g, u64 budget) {
         if (!ran && g->alive) {
             for (u32 i = 0; i < g->wave_count; i++)
                 if (!g->waves[i].ended) {
-                    gs_fault(&g->waves[i], &g->waves[i].ops[g->waves[i].pc], GS_CHECK_HANG, -1, 0, "all %u live waves wait at a barrier that cannot complete", g->alive);
+                    gs_fault(&g->waves[i], &g->waves[i].ops[g->waves[i].pc], GS_CHECK_HANG, -1, 0,
+                             "all %u live waves wait at a barrier that cannot complete", g->alive);
                     return GROUP_FAULT;
                 }
         }

@@ -15,11 +15,14 @@ void gs_launch_init(gs_launch *launch, const gs_kernel *kernel) {
 }
 
 gs_status gs_kernarg_pack(const gs_kernel *kernel, void *const *params, void *kernarg, gs_error *error) {
-    if (!kernel || !kernarg || (!params && kernel->info.explicit_arg_count)) return gs_error_set(error, GS_E_INVALID, "kernarg: null argument");
+    if (!kernel || !kernarg || (!params && kernel->info.explicit_arg_count))
+        return gs_error_set(error, GS_E_INVALID, "kernarg: null argument");
     memset(kernarg, 0, kernel->info.kernarg_bytes);
     for (size_t i = 0; i < kernel->info.explicit_arg_count; i++) {
         const gs_arg *a = &kernel->info.args[i];
-        if (!params[i]) return gs_error_set(error, GS_E_INVALID, "kernarg: parameter %zu of %s is null", i, kernel->info.name);
+        if (!params[i])
+            return gs_error_set(error, GS_E_INVALID, "kernarg: parameter %zu of %s is null", i,
+                                kernel->info.name);
         memcpy((u8 *)kernarg + a->offset_bytes, params[i], a->size_bytes);
     }
     return GS_OK;
@@ -29,21 +32,33 @@ static gs_status check_geometry(const gs_launch *l, const gs_kernel_info *k, gs_
     u64 items = 1, groups = 1;
     for (int d = 0; d < 3; d++) {
         if (!l->grid[d] || !l->block[d] || l->block[d] > 1024)
-            return gs_error_set(error, GS_E_INVALID, "%s: grid[%d]=%u block[%d]=%u, needs at least 1 (block at most 1024)", k->name, d, l->grid[d], d, l->block[d]);
+            return gs_error_set(error, GS_E_INVALID,
+                                "%s: grid[%d]=%u block[%d]=%u, needs at least 1 (block at most 1024)",
+                                k->name, d, l->grid[d], d, l->block[d]);
         if (k->required_block[d] && k->required_block[d] != l->block[d])
-            return gs_error_set(error, GS_E_INVALID, "%s: block[%d]=%u, the kernel was compiled for %u", k->name, d, l->block[d], k->required_block[d]);
+            return gs_error_set(error, GS_E_INVALID, "%s: block[%d]=%u, the kernel was compiled for %u",
+                                k->name, d, l->block[d], k->required_block[d]);
         items *= l->block[d], groups *= l->grid[d];
-        if (groups > 1u << 28) return gs_error_set(error, GS_E_INVALID, "%s: %llu work-groups, at most 2^28", k->name, (unsigned long long)groups);
+        if (groups > 1u << 28)
+            return gs_error_set(error, GS_E_INVALID, "%s: %llu work-groups, at most 2^28", k->name,
+                                (unsigned long long)groups);
     }
     u32 limit = k->max_block_items ? k->max_block_items : 1024;
-    if (items > limit || items > 1024) return gs_error_set(error, GS_E_INVALID, "%s: %llu work-items a group, the kernel takes at most %u", k->name, (unsigned long long)items, limit);
-    if (l->grid[1] > 65535 || l->grid[2] > 65535) return gs_error_set(error, GS_E_INVALID, "%s: grid %u x %u x %u, y and z at most 65535", k->name, l->grid[0], l->grid[1], l->grid[2]);
+    if (items > limit || items > 1024)
+        return gs_error_set(error, GS_E_INVALID, "%s: %llu work-items a group, the kernel takes at most %u",
+                            k->name, (unsigned long long)items, limit);
+    if (l->grid[1] > 65535 || l->grid[2] > 65535)
+        return gs_error_set(error, GS_E_INVALID, "%s: grid %u x %u x %u, y and z at most 65535", k->name,
+                            l->grid[0], l->grid[1], l->grid[2]);
     if (l->dynamic_lds_bytes > GS_LDS_MAX_BYTES - k->lds_bytes)
-        return gs_error_set(error, GS_E_INVALID, "%s: %u + %u bytes of LDS, a group has 65536", k->name, k->lds_bytes, l->dynamic_lds_bytes);
+        return gs_error_set(error, GS_E_INVALID, "%s: %u + %u bytes of LDS, a group has 65536", k->name,
+                            k->lds_bytes, l->dynamic_lds_bytes);
     return GS_OK;
 }
 
-static void put(u8 *kernarg, const gs_arg *a, u64 value) { memcpy(kernarg + a->offset_bytes, &value, a->size_bytes < 8 ? a->size_bytes : 8); }
+static void put(u8 *kernarg, const gs_arg *a, u64 value) {
+    memcpy(kernarg + a->offset_bytes, &value, a->size_bytes < 8 ? a->size_bytes : 8);
+}
 
 static void fill_hidden(const gs_run *run, const gs_launch *l) {
     const gs_kernel_info *k = &run->kernel->info;
@@ -53,13 +68,21 @@ static void fill_hidden(const gs_run *run, const gs_launch *l) {
         if (a->kind != GS_ARG_HIDDEN) continue;
         const char *n = a->value_kind + 7;
         u32 axis = a->value_kind[strlen(a->value_kind) - 1] - 'x';
-        if (strncmp(n, "block_count_", 12) == 0 && axis < 3) put(run->kernarg, a, l->grid[axis]);
-        else if (strncmp(n, "group_size_", 11) == 0 && axis < 3) put(run->kernarg, a, l->block[axis]);
-        else if (strcmp(n, "grid_dims") == 0) put(run->kernarg, a, dims);
-        else if (strcmp(n, "dynamic_lds_size") == 0) put(run->kernarg, a, l->dynamic_lds_bytes);
-        else if (strcmp(n, "shared_base") == 0) put(run->kernarg, a, GS_APERTURE_SHARED_HI);
-        else if (strcmp(n, "private_base") == 0) put(run->kernarg, a, GS_APERTURE_PRIVATE_HI);
-        else put(run->kernarg, a, 0); // offsets, remainders, and services that a simulator has not (printf, heap)
+        if (strncmp(n, "block_count_", 12) == 0 && axis < 3)
+            put(run->kernarg, a, l->grid[axis]);
+        else if (strncmp(n, "group_size_", 11) == 0 && axis < 3)
+            put(run->kernarg, a, l->block[axis]);
+        else if (strcmp(n, "grid_dims") == 0)
+            put(run->kernarg, a, dims);
+        else if (strcmp(n, "dynamic_lds_size") == 0)
+            put(run->kernarg, a, l->dynamic_lds_bytes);
+        else if (strcmp(n, "shared_base") == 0)
+            put(run->kernarg, a, GS_APERTURE_SHARED_HI);
+        else if (strcmp(n, "private_base") == 0)
+            put(run->kernarg, a, GS_APERTURE_PRIVATE_HI);
+        else
+            put(run->kernarg, a,
+                0); // offsets, remainders, and services that a simulator has not (printf, heap)
     }
 }
 
@@ -82,16 +105,20 @@ static void fill_packet(const gs_run *run, const gs_launch *l) {
 static gs_status prepare_arguments(gs_run *run, const gs_launch *l, gs_error *error) {
     const gs_kernel_info *k = &run->kernel->info;
     if (l->kernarg_bytes > k->kernarg_bytes || (l->kernarg_bytes && !l->kernarg))
-        return gs_error_set(error, GS_E_INVALID, "%s: %zu bytes of arguments, the kernel has %u", k->name, l->kernarg_bytes, k->kernarg_bytes);
+        return gs_error_set(error, GS_E_INVALID, "%s: %zu bytes of arguments, the kernel has %u", k->name,
+                            l->kernarg_bytes, k->kernarg_bytes);
     void *p;
     size_t room = ((size_t)k->kernarg_bytes + 63) & ~(size_t)63;
-    if (gs_mem_alloc(run->mem, room + DISPATCH_PACKET_BYTES, &p)) return gs_error_set(error, GS_E_NOMEM, "%s: no memory for arguments", k->name);
+    if (gs_mem_alloc(run->mem, room + DISPATCH_PACKET_BYTES, &p))
+        return gs_error_set(error, GS_E_NOMEM, "%s: no memory for arguments", k->name);
     run->kernarg = p;
     run->dispatch_packet = run->kernarg + room;
     memset(p, 0, room);
     if (l->kernarg_bytes) memcpy(p, l->kernarg, l->kernarg_bytes);
     for (size_t i = 0; i < k->explicit_arg_count; i++)
-        if (k->args[i].kind == GS_ARG_OTHER) return gs_error_set(error, GS_E_UNSUPPORTED, "%s: argument %zu is a %s", k->name, i, k->args[i].value_kind);
+        if (k->args[i].kind == GS_ARG_OTHER)
+            return gs_error_set(error, GS_E_UNSUPPORTED, "%s: argument %zu is a %s", k->name, i,
+                                k->args[i].value_kind);
     fill_hidden(run, l);
     fill_packet(run, l);
     return GS_OK;
@@ -129,7 +156,9 @@ static void work(worker *k) {
             gs_group *g = gs_group_create(k->run, &k->stats, k->lines);
             if (!g && !count) {
                 pthread_mutex_lock(&k->run->lock);
-                if (!k->run->status) k->run->status = gs_error_set(k->run->error, GS_E_NOMEM, "%s: no memory for a work-group", k->run->kernel->info.name);
+                if (!k->run->status)
+                    k->run->status = gs_error_set(k->run->error, GS_E_NOMEM, "%s: no memory for a work-group",
+                                                  k->run->kernel->info.name);
                 pthread_mutex_unlock(&k->run->lock);
                 break;
             }
@@ -143,7 +172,8 @@ static void work(worker *k) {
         if (p == GROUP_DONE && !take_group(k, resident[at])) {
             gs_group_free(resident[at]);
             resident[at] = resident[--count];
-        } else if (p != GROUP_DONE) at++;
+        } else if (p != GROUP_DONE)
+            at++;
         if (p == GROUP_IDLE) sched_yield(); // what it waits for may be another device's launch
     }
     while (count) gs_group_free(resident[--count]);
@@ -166,11 +196,13 @@ static void collect(gs_run *run, const gs_launch *l, worker *workers, u32 thread
         for (u32 i = 0; k->lines && i < m->op_count; i++) {
             if (l->stats) {
                 k->stats.by_class[m->ops[i].cls] += k->lines[i].hits;
-                if (m->ops[i].cls == GS_CLASS_WMMA) k->stats.wmma_macs += k->lines[i].hits * (m->ops[i].row->arg >> 12 & 255) * 256;
+                if (m->ops[i].cls == GS_CLASS_WMMA)
+                    k->stats.wmma_macs += k->lines[i].hits * (m->ops[i].row->arg >> 12 & 255) * 256;
             }
             if (!l->lines) continue;
             l->lines[i].hits += k->lines[i].hits, l->lines[i].blocking += k->lines[i].blocking;
-            l->lines[i].lds_conflict_cycles += k->lines[i].lds_conflict_cycles, l->lines[i].lines_touched += k->lines[i].lines_touched;
+            l->lines[i].lds_conflict_cycles += k->lines[i].lds_conflict_cycles,
+                l->lines[i].lines_touched += k->lines[i].lines_touched;
         }
         if (l->stats) add_stats(l->stats, &k->stats);
         free(k->lines);
@@ -187,10 +219,12 @@ static void run_workers(gs_run *run, const gs_launch *l, u32 threads) {
         workers[t].run = run;
         if (!run->want_stats) continue;
         workers[t].lines = calloc(run->kernel->module->op_count, sizeof(gs_line_stats));
-        if (!workers[t].lines) run->status = gs_error_set(run->error, GS_E_NOMEM, "launch: no memory for statistics");
+        if (!workers[t].lines)
+            run->status = gs_error_set(run->error, GS_E_NOMEM, "launch: no memory for statistics");
     }
     bool ready = !run->status; // from here on the lock guards it
-    for (u32 t = 1; t < threads && ready; t++) workers[t].started = pthread_create(&workers[t].thread, NULL, work_thread, &workers[t]) == 0;
+    for (u32 t = 1; t < threads && ready; t++)
+        workers[t].started = pthread_create(&workers[t].thread, NULL, work_thread, &workers[t]) == 0;
     if (ready) work(&workers[0]);
     for (u32 t = 1; t < threads; t++)
         if (workers[t].started) pthread_join(workers[t].thread, NULL);
@@ -214,9 +248,18 @@ gs_status gs_launch_run(gs_mem *mem, const gs_launch *l, gs_error *error) {
     gs_error_set(error, GS_OK, "%s", "");
     double start = now();
     u32 items = l->block[0] * l->block[1] * l->block[2];
-    gs_run run = {.launch = l, .kernel = l->kernel, .mem = mem, .error = error, .waves_per_group = (items + GS_LANES - 1) / GS_LANES,
-                  .group_count = l->grid[0] * l->grid[1] * l->grid[2], .lds_bytes = k->lds_bytes + l->dynamic_lds_bytes, .scratch_bytes = k->scratch_bytes,
-                  .vgprs = GS_VGPRS, .max_steps = l->max_wave_steps ? l->max_wave_steps : 1000000000ull, .want_stats = l->stats || l->lines, .clock = 1};
+    gs_run run = {.launch = l,
+                  .kernel = l->kernel,
+                  .mem = mem,
+                  .error = error,
+                  .waves_per_group = (items + GS_LANES - 1) / GS_LANES,
+                  .group_count = l->grid[0] * l->grid[1] * l->grid[2],
+                  .lds_bytes = k->lds_bytes + l->dynamic_lds_bytes,
+                  .scratch_bytes = k->scratch_bytes,
+                  .vgprs = GS_VGPRS,
+                  .max_steps = l->max_wave_steps ? l->max_wave_steps : 1000000000ull,
+                  .want_stats = l->stats || l->lines,
+                  .clock = 1};
     if (k->dynamic_stack) run.scratch_bytes += 16384; // calls and alloca: the metadata gives a floor only
     run.scratch_bytes = (run.scratch_bytes + 3) & ~3u;
     memcpy(run.grid, l->grid, sizeof run.grid), memcpy(run.block, l->block, sizeof run.block);
@@ -224,9 +267,11 @@ gs_status gs_launch_run(gs_mem *mem, const gs_launch *l, gs_error *error) {
     pthread_mutex_init(&run.lock, NULL);
     status = prepare_arguments(&run, l, error);
     if (!status) status = gs_mem_snapshot(mem, run.check[GS_CHECK_RACE_GLOBAL], &run.memory);
-    if (status == GS_E_NOMEM) gs_error_set(error, status, "%s: no memory for the race check's shadow", k->name);
+    if (status == GS_E_NOMEM)
+        gs_error_set(error, status, "%s: no memory for the race check's shadow", k->name);
     run.released = calloc(run.group_count, sizeof *run.released);
-    if (!status && !run.released) status = gs_error_set(error, GS_E_NOMEM, "%s: no memory for %u groups", k->name, run.group_count);
+    if (!status && !run.released)
+        status = gs_error_set(error, GS_E_NOMEM, "%s: no memory for %u groups", k->name, run.group_count);
     if (!status) {
         run.uid_base = gs_mem_reserve_uids(mem, run.group_count);
         long host = sysconf(_SC_NPROCESSORS_ONLN);

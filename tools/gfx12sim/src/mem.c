@@ -49,8 +49,10 @@ static size_t lower(const gs_range *ranges, size_t count, u64 address) {
     size_t lo = 0, hi = count;
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
-        if (ranges[mid].hi > address) hi = mid;
-        else lo = mid + 1;
+        if (ranges[mid].hi > address)
+            hi = mid;
+        else
+            lo = mid + 1;
     }
     return lo;
 }
@@ -67,8 +69,10 @@ static gs_status insert(gs_mem *mem, void *base, size_t bytes, void *owned) {
     if (!status && mem->count == mem->capacity) {
         size_t capacity = mem->capacity ? 2 * mem->capacity : 64;
         gs_range *grown = realloc(mem->ranges, capacity * sizeof *grown);
-        if (grown) mem->ranges = grown, mem->capacity = capacity;
-        else status = GS_E_NOMEM;
+        if (grown)
+            mem->ranges = grown, mem->capacity = capacity;
+        else
+            status = GS_E_NOMEM;
     }
     if (!status) {
         memmove(mem->ranges + at + 1, mem->ranges + at, (mem->count - at) * sizeof *mem->ranges);
@@ -87,8 +91,10 @@ gs_status gs_mem_alloc_aligned(gs_mem *mem, size_t bytes, size_t align, void **o
     // One more unit than asked, so that two allocations never touch and an overrun by one is seen.
     if (posix_memalign(&p, align, (bytes + 2 * align - 1) / align * align)) return GS_E_NOMEM;
     gs_status status = insert(mem, p, bytes, p);
-    if (status) free(p);
-    else *out = p;
+    if (status)
+        free(p);
+    else
+        *out = p;
     return status;
 }
 
@@ -118,8 +124,12 @@ static gs_status drop(gs_mem *mem, void *base, bool owned) {
     return status;
 }
 
-gs_status gs_mem_free(gs_mem *mem, void *base) { return drop(mem, base, true); }
-gs_status gs_mem_unmap(gs_mem *mem, void *base) { return drop(mem, base, false); }
+gs_status gs_mem_free(gs_mem *mem, void *base) {
+    return drop(mem, base, true);
+}
+gs_status gs_mem_unmap(gs_mem *mem, void *base) {
+    return drop(mem, base, false);
+}
 
 gs_status gs_mem_find(gs_mem *mem, const void *address, void **base, size_t *bytes) {
     if (!mem) return GS_E_INVALID;
@@ -147,7 +157,8 @@ static bool shadow_ensure(gs_range *range) {
     struct gs_block *block = range->block;
     if (!block->shadow) {
         size_t bytes = (((range->hi + 3) >> 2) - (range->lo >> 2)) * 16;
-        void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void *p =
+            mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (p == MAP_FAILED) return false;
         block->shadow = p;
         block->shadow_bytes = bytes;

@@ -38,15 +38,21 @@ static bool read_arg(gs_module *m, gs_msgpack *c, gs_arg *arg) {
     for (u32 i = 0; i < count; i++) {
         if (!gs_msgpack_text(c, &key, &bytes)) return false;
         bool ok;
-        if (same(key, bytes, ".offset")) ok = read_u32(c, &arg->offset_bytes);
-        else if (same(key, bytes, ".size")) ok = read_u32(c, &arg->size_bytes);
-        else if (same(key, bytes, ".pointee_align")) ok = read_u32(c, &arg->pointee_align);
+        if (same(key, bytes, ".offset"))
+            ok = read_u32(c, &arg->offset_bytes);
+        else if (same(key, bytes, ".size"))
+            ok = read_u32(c, &arg->size_bytes);
+        else if (same(key, bytes, ".pointee_align"))
+            ok = read_u32(c, &arg->pointee_align);
         else if (same(key, bytes, ".name") || same(key, bytes, ".value_kind")) {
             bool name = same(key, bytes, ".name");
             ok = gs_msgpack_text(c, &text, &bytes) && (text = copy_text(m, text, bytes));
-            if (ok && name) arg->name = text;
-            else if (ok) arg->value_kind = text;
-        } else ok = gs_msgpack_skip(c);
+            if (ok && name)
+                arg->name = text;
+            else if (ok)
+                arg->value_kind = text;
+        } else
+            ok = gs_msgpack_skip(c);
         if (!ok) return false;
     }
     arg->kind = arg_kind(arg->value_kind);
@@ -69,11 +75,18 @@ static bool read_args(gs_module *m, gs_msgpack *c, gs_kernel_info *info) {
 
 static bool read_kernel(gs_module *m, gs_msgpack *c, gs_kernel *k, const char **descriptor) {
     gs_kernel_info *info = &k->info;
-    struct { const char *key; u32 *value; } numbers[] = {
-        {".kernarg_segment_size", &info->kernarg_bytes},      {".kernarg_segment_align", &info->kernarg_align},
-        {".group_segment_fixed_size", &info->lds_bytes},      {".private_segment_fixed_size", &info->scratch_bytes},
-        {".vgpr_count", &info->vgprs},                        {".sgpr_count", &info->sgprs},
-        {".vgpr_spill_count", &info->vgpr_spills},            {".sgpr_spill_count", &info->sgpr_spills},
+    struct {
+        const char *key;
+        u32 *value;
+    } numbers[] = {
+        {".kernarg_segment_size", &info->kernarg_bytes},
+        {".kernarg_segment_align", &info->kernarg_align},
+        {".group_segment_fixed_size", &info->lds_bytes},
+        {".private_segment_fixed_size", &info->scratch_bytes},
+        {".vgpr_count", &info->vgprs},
+        {".sgpr_count", &info->sgprs},
+        {".vgpr_spill_count", &info->vgpr_spills},
+        {".sgpr_spill_count", &info->sgpr_spills},
         {".max_flat_workgroup_size", &info->max_block_items},
     };
     u32 count, bytes, n, wavefront = 32;
@@ -84,19 +97,28 @@ static bool read_kernel(gs_module *m, gs_msgpack *c, gs_kernel *k, const char **
         bool ok = true, done = false;
         for (u32 j = 0; j < sizeof numbers / sizeof *numbers && !done; j++)
             if (same(key, bytes, numbers[j].key)) ok = read_u32(c, numbers[j].value), done = true;
-        if (done) { if (!ok) return false; continue; }
+        if (done) {
+            if (!ok) return false;
+            continue;
+        }
         if (same(key, bytes, ".name") || same(key, bytes, ".symbol")) {
             bool name = same(key, bytes, ".name");
             ok = gs_msgpack_text(c, &text, &bytes) && (text = copy_text(m, text, bytes));
-            if (ok && name) info->name = text;
-            else if (ok) *descriptor = text;
-        } else if (same(key, bytes, ".args")) ok = read_args(m, c, info);
-        else if (same(key, bytes, ".wavefront_size")) ok = read_u32(c, &wavefront);
-        else if (same(key, bytes, ".uses_dynamic_stack")) ok = gs_msgpack_bool(c, &info->dynamic_stack);
+            if (ok && name)
+                info->name = text;
+            else if (ok)
+                *descriptor = text;
+        } else if (same(key, bytes, ".args"))
+            ok = read_args(m, c, info);
+        else if (same(key, bytes, ".wavefront_size"))
+            ok = read_u32(c, &wavefront);
+        else if (same(key, bytes, ".uses_dynamic_stack"))
+            ok = gs_msgpack_bool(c, &info->dynamic_stack);
         else if (same(key, bytes, ".reqd_workgroup_size")) {
             ok = gs_msgpack_array(c, &n) && n == 3;
             for (u32 d = 0; ok && d < 3; d++) ok = read_u32(c, &info->required_block[d]);
-        } else ok = gs_msgpack_skip(c);
+        } else
+            ok = gs_msgpack_skip(c);
         if (!ok) return false;
     }
     return info->name && *descriptor && wavefront == 32;
@@ -106,7 +128,8 @@ static gs_status join_descriptor(gs_module *m, gs_kernel *k, const char *symbol,
     void *address;
     size_t bytes;
     if (gs_module_symbol(m, symbol, &address, &bytes) || bytes < DESCRIPTOR_BYTES)
-        return gs_error_set(error, GS_E_FORMAT, "kernel %.80s: no 64-byte descriptor '%.80s'", k->info.name, symbol);
+        return gs_error_set(error, GS_E_FORMAT, "kernel %.80s: no 64-byte descriptor '%.80s'", k->info.name,
+                            symbol);
     const u8 *d = address;
     u32 lds, scratch, kernarg;
     i64 offset;
@@ -121,21 +144,25 @@ static gs_status join_descriptor(gs_module *m, gs_kernel *k, const char *symbol,
     k->properties = properties;
     k->entry_va = (u64)(d - m->image) + m->va_lo + (u64)offset;
     const gs_op *op = gs_op_find(m, k->entry_va);
-    if (!op) return gs_error_set(error, GS_E_FORMAT, "kernel %.80s: entry 0x%llx is no instruction", k->info.name,
-                                 (unsigned long long)k->entry_va);
+    if (!op)
+        return gs_error_set(error, GS_E_FORMAT, "kernel %.80s: entry 0x%llx is no instruction", k->info.name,
+                            (unsigned long long)k->entry_va);
     if (!(properties & 1u << 10))
-        return gs_error_set(error, GS_E_UNSUPPORTED, "kernel %.80s: compiled for wave64, needs wave32", k->info.name);
+        return gs_error_set(error, GS_E_UNSUPPORTED, "kernel %.80s: compiled for wave64, needs wave32",
+                            k->info.name);
     if (lds != k->info.lds_bytes || scratch < k->info.scratch_bytes || kernarg != k->info.kernarg_bytes ||
         lds > GS_LDS_MAX_BYTES)
-        return gs_error_set(error, GS_E_FORMAT,
-                            "kernel %.80s: descriptor has LDS %u scratch %u kernarg %u, metadata LDS %u scratch %u "
-                            "kernarg %u (LDS at most 65536)",
-                            k->info.name, lds, scratch, kernarg, k->info.lds_bytes, k->info.scratch_bytes,
-                            k->info.kernarg_bytes);
+        return gs_error_set(
+            error, GS_E_FORMAT,
+            "kernel %.80s: descriptor has LDS %u scratch %u kernarg %u, metadata LDS %u scratch %u "
+            "kernarg %u (LDS at most 65536)",
+            k->info.name, lds, scratch, kernarg, k->info.lds_bytes, k->info.scratch_bytes,
+            k->info.kernarg_bytes);
     k->entry = op->index;
     k->module = m;
     for (u32 i = 0; i < k->info.arg_count; i++)
-        if (k->info.args[i].offset_bytes > kernarg || k->info.args[i].size_bytes > kernarg - k->info.args[i].offset_bytes)
+        if (k->info.args[i].offset_bytes > kernarg ||
+            k->info.args[i].size_bytes > kernarg - k->info.args[i].offset_bytes)
             return gs_error_set(error, GS_E_FORMAT, "kernel %.80s: argument %u leaves the %u kernarg bytes",
                                 k->info.name, i, kernarg);
     return GS_OK;
@@ -146,7 +173,8 @@ static void measure_code(gs_module *m, gs_kernel *k) {
     k->info.code_va = k->entry_va;
     k->info.code_bytes = m->code_hi - k->entry_va;
     for (u32 i = 0; i < m->symbol_count; i++)
-        if (m->symbols[i].va == k->entry_va && m->symbols[i].bytes && m->symbols[i].bytes < k->info.code_bytes)
+        if (m->symbols[i].va == k->entry_va && m->symbols[i].bytes &&
+            m->symbols[i].bytes < k->info.code_bytes)
             k->info.code_bytes = m->symbols[i].bytes;
 }
 
@@ -173,13 +201,16 @@ gs_status gs_metadata_read(gs_module *m, const gs_elf *elf, gs_error *error) {
     gs_msgpack c = {elf->metadata.data, elf->metadata.data + elf->metadata.bytes};
     u32 count, bytes;
     const char *key;
-    if (!gs_msgpack_map(&c, &count)) return gs_error_set(error, GS_E_FORMAT, "metadata: not a MessagePack map");
+    if (!gs_msgpack_map(&c, &count))
+        return gs_error_set(error, GS_E_FORMAT, "metadata: not a MessagePack map");
     for (u32 i = 0; i < count; i++) {
-        if (!gs_msgpack_text(&c, &key, &bytes)) return gs_error_set(error, GS_E_FORMAT, "metadata: key %u damaged", i);
+        if (!gs_msgpack_text(&c, &key, &bytes))
+            return gs_error_set(error, GS_E_FORMAT, "metadata: key %u damaged", i);
         if (same(key, bytes, "amdhsa.kernels") && !m->kernels) {
             gs_status status = read_kernels(m, &c, error);
             if (status) return status;
-        } else if (!gs_msgpack_skip(&c)) return gs_error_set(error, GS_E_FORMAT, "metadata: value %u damaged", i);
+        } else if (!gs_msgpack_skip(&c))
+            return gs_error_set(error, GS_E_FORMAT, "metadata: value %u damaged", i);
     }
     return GS_OK;
 }

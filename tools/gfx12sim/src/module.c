@@ -42,7 +42,8 @@ void gs_arena_free(gs_arena *arena) {
 static gs_status unwrap(gs_span *image, gs_error *error) {
     static const char magic[24] = "__CLANG_OFFLOAD_BUNDLE__";
     if (image->bytes >= 4 && memcmp(image->data, "CCOB", 4) == 0)
-        return gs_error_set(error, GS_E_UNSUPPORTED, "code object: compressed offload bundle; unbundle it first");
+        return gs_error_set(error, GS_E_UNSUPPORTED,
+                            "code object: compressed offload bundle; unbundle it first");
     if (image->bytes < 32 || memcmp(image->data, magic, 24) != 0) return GS_OK;
     u64 count, at = 32, field[3];
     memcpy(&count, image->data + 24, 8);
@@ -72,7 +73,8 @@ static gs_status place_segments(gs_module *m, const gs_elf *elf, gs_error *error
     }
     m->va_lo &= ~(u64)(PAGE_BYTES - 1);
     if (m->va_hi <= m->va_lo || m->va_hi - m->va_lo > MAX_IMAGE_BYTES)
-        return gs_error_set(error, GS_E_FORMAT, "code object: segments span 0x%llx bytes, at most 1 GiB is loaded",
+        return gs_error_set(error, GS_E_FORMAT,
+                            "code object: segments span 0x%llx bytes, at most 1 GiB is loaded",
                             (unsigned long long)(m->va_hi - m->va_lo));
     void *p;
     gs_status status = gs_mem_alloc_aligned(m->mem, m->va_hi - m->va_lo, PAGE_BYTES, &p);
@@ -82,14 +84,26 @@ static gs_status place_segments(gs_module *m, const gs_elf *elf, gs_error *error
     memset(m->image, 0, m->va_hi - m->va_lo);
     for (u32 i = 0; i < elf->segment_count; i++) {
         const gs_segment *s = &elf->segments[i];
-        if (s->file_bytes) memcpy(m->image + (s->va - m->va_lo), elf->file.data + s->file_offset, s->file_bytes);
+        if (s->file_bytes)
+            memcpy(m->image + (s->va - m->va_lo), elf->file.data + s->file_offset, s->file_bytes);
     }
     return GS_OK;
 }
 
 // Relocation types and formulas: LLVM's AMDGPU usage guide, table of ELF relocations.
 static gs_status relocate(gs_module *m, const gs_elf *elf, gs_error *error) {
-    enum { NONE, ABS32_LO, ABS32_HI, ABS64, REL32, REL64, ABS32, REL32_LO = 10, REL32_HI = 11, RELATIVE64 = 13 };
+    enum {
+        NONE,
+        ABS32_LO,
+        ABS32_HI,
+        ABS64,
+        REL32,
+        REL64,
+        ABS32,
+        REL32_LO = 10,
+        REL32_HI = 11,
+        RELATIVE64 = 13
+    };
     for (u32 i = 0; i < elf->reloc_count; i++) {
         const gs_reloc *r = &elf->relocs[i];
         const gs_symbol *s = &elf->symbols[r->symbol];
@@ -101,12 +115,26 @@ static gs_status relocate(gs_module *m, const gs_elf *elf, gs_error *error) {
             return gs_error_set(error, GS_E_UNSUPPORTED, "code object: undefined symbol '%.80s'", s->name);
         u64 value = m->device_base + s->va + (u64)r->addend, place = m->device_base + r->va;
         switch (r->type) {
-        case ABS32_LO: case ABS32: case ABS64: break;
-        case ABS32_HI: value >>= 32; break;
-        case REL32: case REL32_LO: case REL64: value -= place; break;
-        case REL32_HI: value = (value - place) >> 32; break;
-        case RELATIVE64: value = m->device_base + (u64)r->addend; break;
-        default: return gs_error_set(error, GS_E_UNSUPPORTED, "code object: relocation type %u", r->type);
+        case ABS32_LO:
+        case ABS32:
+        case ABS64:
+            break;
+        case ABS32_HI:
+            value >>= 32;
+            break;
+        case REL32:
+        case REL32_LO:
+        case REL64:
+            value -= place;
+            break;
+        case REL32_HI:
+            value = (value - place) >> 32;
+            break;
+        case RELATIVE64:
+            value = m->device_base + (u64)r->addend;
+            break;
+        default:
+            return gs_error_set(error, GS_E_UNSUPPORTED, "code object: relocation type %u", r->type);
         }
         memcpy(m->image + (r->va - m->va_lo), &value, bytes);
     }
@@ -144,8 +172,10 @@ gs_status gs_module_load(gs_mem *mem, const void *image, size_t bytes, gs_module
     if (!status) status = gs_decode_module(m, &elf, error);
     if (!status) status = gs_metadata_read(m, &elf, error);
     gs_elf_close(&elf);
-    if (status) gs_module_free(m);
-    else *out = m;
+    if (status)
+        gs_module_free(m);
+    else
+        *out = m;
     return status;
 }
 
@@ -161,7 +191,9 @@ void gs_module_free(gs_module *m) {
     free(m);
 }
 
-size_t gs_module_kernel_count(const gs_module *m) { return m->kernel_count; }
+size_t gs_module_kernel_count(const gs_module *m) {
+    return m->kernel_count;
+}
 const gs_kernel *gs_module_kernel_at(const gs_module *m, size_t index) {
     return index < m->kernel_count ? &m->kernels[index] : NULL;
 }
@@ -170,7 +202,9 @@ const gs_kernel *gs_module_kernel(const gs_module *m, const char *name) {
         if (strcmp(m->kernels[i].info.name, name) == 0) return &m->kernels[i];
     return NULL;
 }
-const gs_kernel_info *gs_kernel_describe(const gs_kernel *kernel) { return &kernel->info; }
+const gs_kernel_info *gs_kernel_describe(const gs_kernel *kernel) {
+    return &kernel->info;
+}
 
 gs_status gs_module_symbol(const gs_module *m, const char *name, void **address, size_t *bytes) {
     for (u32 i = 0; name && i < m->symbol_count; i++) {
@@ -190,7 +224,9 @@ const gs_op *gs_op_find(const gs_module *m, u64 va) {
     return index ? &m->ops[index - 1] : NULL;
 }
 
-size_t gs_module_line_count(const gs_module *m) { return m->op_count; }
+size_t gs_module_line_count(const gs_module *m) {
+    return m->op_count;
+}
 
 gs_line gs_module_line(const gs_module *m, size_t index) {
     if (index >= m->op_count) return (gs_line){0, "", "", NULL};

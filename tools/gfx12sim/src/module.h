@@ -23,7 +23,7 @@ struct gs_kernel {
 
 struct gs_module {
     gs_mem *mem;
-    u8 *image; // device memory that holds the segments; byte of va is image[va - va_lo]
+    u8 *image;                     // device memory that holds the segments; byte of va is image[va - va_lo]
     u64 va_lo, va_hi, device_base; // device_base: device address of va 0
     gs_arena arena;
     gs_op *ops;

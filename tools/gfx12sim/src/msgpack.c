@@ -26,26 +26,37 @@ static bool counted(gs_msgpack *m, u8 fix, u8 fix_mask, u8 tag16, u32 *count) {
     u8 tag = *m->at;
     u64 n;
     gs_msgpack c = {m->at + 1, m->end};
-    if ((tag & fix_mask) == fix) n = tag & (u8)~fix_mask;
-    else if (tag == tag16) { if (!big_endian(&c, 2, &n)) return false; }
-    else if (tag == tag16 + 1) { if (!big_endian(&c, 4, &n)) return false; }
-    else return false;
+    if ((tag & fix_mask) == fix)
+        n = tag & (u8)~fix_mask;
+    else if (tag == tag16) {
+        if (!big_endian(&c, 2, &n)) return false;
+    } else if (tag == tag16 + 1) {
+        if (!big_endian(&c, 4, &n)) return false;
+    } else
+        return false;
     *count = (u32)n;
     *m = c;
     return true;
 }
 
-bool gs_msgpack_map(gs_msgpack *m, u32 *count) { return counted(m, 0x80, 0xf0, 0xde, count); }
-bool gs_msgpack_array(gs_msgpack *m, u32 *count) { return counted(m, 0x90, 0xf0, 0xdc, count); }
+bool gs_msgpack_map(gs_msgpack *m, u32 *count) {
+    return counted(m, 0x80, 0xf0, 0xde, count);
+}
+bool gs_msgpack_array(gs_msgpack *m, u32 *count) {
+    return counted(m, 0x90, 0xf0, 0xdc, count);
+}
 
 bool gs_msgpack_text(gs_msgpack *m, const char **text, u32 *bytes) {
     if (m->at == m->end) return false;
     gs_msgpack c = {m->at + 1, m->end};
     u8 tag = *m->at;
     u64 n;
-    if ((tag & 0xe0) == 0xa0) n = tag & 0x1f;
-    else if (tag >= 0xd9 && tag <= 0xdb) { if (!big_endian(&c, 1u << (tag - 0xd9), &n)) return false; }
-    else return false;
+    if ((tag & 0xe0) == 0xa0)
+        n = tag & 0x1f;
+    else if (tag >= 0xd9 && tag <= 0xdb) {
+        if (!big_endian(&c, 1u << (tag - 0xd9), &n)) return false;
+    } else
+        return false;
     const u8 *p;
     if (!take(&c, n, &p)) return false;
     *text = (const char *)p;
@@ -58,12 +69,15 @@ bool gs_msgpack_uint(gs_msgpack *m, u64 *value) {
     if (m->at == m->end) return false;
     gs_msgpack c = {m->at + 1, m->end};
     u8 tag = *m->at;
-    if (tag < 0x80) *value = tag;
-    else if (tag >= 0xcc && tag <= 0xcf) { if (!big_endian(&c, 1u << (tag - 0xcc), value)) return false; }
-    else if (tag >= 0xd0 && tag <= 0xd3) { // signed; metadata has no negative numbers
+    if (tag < 0x80)
+        *value = tag;
+    else if (tag >= 0xcc && tag <= 0xcf) {
+        if (!big_endian(&c, 1u << (tag - 0xcc), value)) return false;
+    } else if (tag >= 0xd0 && tag <= 0xd3) { // signed; metadata has no negative numbers
         u32 bytes = 1u << (tag - 0xd0);
         if (!big_endian(&c, bytes, value) || *value >> (8 * bytes - 1)) return false;
-    } else return false;
+    } else
+        return false;
     *m = c;
     return true;
 }
@@ -97,4 +111,6 @@ static bool skip(gs_msgpack *m, u32 depth) {
     return false;
 }
 
-bool gs_msgpack_skip(gs_msgpack *m) { return skip(m, 0); }
+bool gs_msgpack_skip(gs_msgpack *m) {
+    return skip(m, 0);
+}

@@ -5,22 +5,24 @@
 
 static inline u32 collect(const u32 *d) { // lanes of 0 or ~0 to bits
 #ifdef __AVX512F__
-    return _mm512_movepi32_mask(_mm512_loadu_si512(d)) | (u32)_mm512_movepi32_mask(_mm512_loadu_si512(d + 16)) << 16;
+    return _mm512_movepi32_mask(_mm512_loadu_si512(d)) | (u32)_mm512_movepi32_mask(_mm512_loadu_si512(d + 16))
+                                                             << 16;
 #else
     u32 mask = 0;
-    for (int i = 0; i < 4; i++) mask |= (u32)_mm256_movemask_ps(_mm256_loadu_ps((const float *)d + 8 * i)) << 8 * i;
+    for (int i = 0; i < 4; i++)
+        mask |= (u32)_mm256_movemask_ps(_mm256_loadu_ps((const float *)d + 8 * i)) << 8 * i;
     return mask;
 #endif
 }
 
-#define CMP_FN(name, T, load, expr)                                                                            \
-    LANE_FN(name) {                                                                                            \
-        (void)c, (void)w, (void)op;                                                                            \
-        EACH {                                                                                                 \
-            T x = load(a, i), y = load(b, i);                                                                  \
-            d[i] = (expr) ? ~0u : 0;                                                                           \
-        }                                                                                                      \
-        return collect(d);                                                                                     \
+#define CMP_FN(name, T, load, expr)                                                                          \
+    LANE_FN(name) {                                                                                          \
+        (void)c, (void)w, (void)op;                                                                          \
+        EACH {                                                                                               \
+            T x = load(a, i), y = load(b, i);                                                                \
+            d[i] = (expr) ? ~0u : 0;                                                                         \
+        }                                                                                                    \
+        return collect(d);                                                                                   \
     }
 #define LOAD_F32(p, i) (((const f32a *)(p))[i])
 #define LOAD_U32(p, i) ((p)[i])
@@ -31,14 +33,17 @@ static inline u32 collect(const u32 *d) { // lanes of 0 or ~0 to bits
 #define LOAD_I64(p, i) ((i64)lane64(p, i))
 #define LOAD_F64(p, i) gs_f64(lane64(p, i))
 
-#define FLOATS(X, s, T, load)                                                                                  \
-    X(lt, s, T, load, x < y) X(eq, s, T, load, x == y) X(le, s, T, load, x <= y) X(gt, s, T, load, x > y)      \
-    X(lg, s, T, load, x < y || x > y) X(ge, s, T, load, x >= y) X(o, s, T, load, x == x && y == y)             \
-    X(u, s, T, load, x != x || y != y) X(nge, s, T, load, !(x >= y)) X(nlg, s, T, load, !(x < y || x > y))     \
-    X(ngt, s, T, load, !(x > y)) X(nle, s, T, load, !(x <= y)) X(neq, s, T, load, !(x == y)) X(nlt, s, T, load, !(x < y))
-#define INTEGERS(X, s, T, load)                                                                                \
-    X(lt, s, T, load, x < y) X(eq, s, T, load, x == y) X(le, s, T, load, x <= y) X(gt, s, T, load, x > y)      \
-    X(ne, s, T, load, x != y) X(ge, s, T, load, x >= y)
+#define FLOATS(X, s, T, load)                                                                                \
+    X(lt, s, T, load, x < y)                                                                                 \
+    X(eq, s, T, load, x == y) X(le, s, T, load, x <= y) X(gt, s, T, load, x > y)                             \
+        X(lg, s, T, load, x<y || x> y) X(ge, s, T, load, x >= y) X(o, s, T, load, x == x && y == y)          \
+            X(u, s, T, load, x != x || y != y) X(nge, s, T, load, !(x >= y))                                 \
+                X(nlg, s, T, load, !(x < y || x > y)) X(ngt, s, T, load, !(x > y))                           \
+                    X(nle, s, T, load, !(x <= y)) X(neq, s, T, load, !(x == y)) X(nlt, s, T, load, !(x < y))
+#define INTEGERS(X, s, T, load)                                                                              \
+    X(lt, s, T, load, x < y)                                                                                 \
+    X(eq, s, T, load, x == y) X(le, s, T, load, x <= y) X(gt, s, T, load, x > y) X(ne, s, T, load, x != y)   \
+        X(ge, s, T, load, x >= y)
 
 #define MAKE(rel, s, T, load, expr) CMP_FN(rel##_##s, T, load, expr)
 FLOATS(MAKE, f32, float, LOAD_F32)
@@ -51,17 +56,17 @@ INTEGERS(MAKE, u64, u64, LOAD_U64)
 INTEGERS(MAKE, i64, i64, LOAD_I64)
 
 // Halves: widen, then compare as floats.
-#define MAKE_HALF(rel, s, T, load, expr)                                                                       \
-    LANE_FN(rel##_f16) {                                                                                       \
-        float fa[GS_LANES], fb[GS_LANES];                                                                      \
-        halves_to_f32(a, fa);                                                                                  \
-        halves_to_f32(b, fb);                                                                                  \
-        (void)c, (void)w, (void)op;                                                                            \
-        EACH {                                                                                                 \
-            float x = fa[i], y = fb[i];                                                                        \
-            d[i] = (expr) ? ~0u : 0;                                                                           \
-        }                                                                                                      \
-        return collect(d);                                                                                     \
+#define MAKE_HALF(rel, s, T, load, expr)                                                                     \
+    LANE_FN(rel##_f16) {                                                                                     \
+        float fa[GS_LANES], fb[GS_LANES];                                                                    \
+        halves_to_f32(a, fa);                                                                                \
+        halves_to_f32(b, fb);                                                                                \
+        (void)c, (void)w, (void)op;                                                                          \
+        EACH {                                                                                               \
+            float x = fa[i], y = fb[i];                                                                      \
+            d[i] = (expr) ? ~0u : 0;                                                                         \
+        }                                                                                                    \
+        return collect(d);                                                                                   \
     }
 FLOATS(MAKE_HALF, f16, , )
 
@@ -93,9 +98,9 @@ LANE_FN(class_f64) {
     return collect(d);
 }
 
-#define ROWS(name, fn, sig)                                                                                    \
-    {"v_cmp_" name, "m=" sig, gs_valu_cmp, fn, NULL, GS_CLASS_VALU, 0, ROW_VALU, 0},                           \
-    {"v_cmpx_" name, "=" sig, gs_valu_cmpx, fn, NULL, GS_CLASS_VALU, 0, ROW_VALU, 0},
+#define ROWS(name, fn, sig)                                                                                  \
+    {"v_cmp_" name, "m=" sig, gs_valu_cmp, fn, NULL, GS_CLASS_VALU, 0, ROW_VALU, 0},                         \
+        {"v_cmpx_" name, "=" sig, gs_valu_cmpx, fn, NULL, GS_CLASS_VALU, 0, ROW_VALU, 0},
 #define ROW_f32(rel, s, T, load, expr) ROWS(#rel "_f32", rel##_f32, "ff")
 #define ROW_f64(rel, s, T, load, expr) ROWS(#rel "_f64", rel##_f64, "FF")
 #define ROW_f16(rel, s, T, load, expr) ROWS(#rel "_f16", rel##_f16, "hh")
@@ -104,7 +109,7 @@ LANE_FN(class_f64) {
 #define ROW_64(rel, s, T, load, expr)  ROWS(#rel "_" #s, rel##_##s, "II")
 #define ROW_U64(rel, s, T, load, expr) ROWS(#rel "_" #s, rel##_##s, "UU")
 const gs_row GS_SYM(gs_rows_cmp)[] = {
-    FLOATS(ROW_f32, f32, , ) FLOATS(ROW_f64, f64, , ) FLOATS(ROW_f16, f16, , ) INTEGERS(ROW_32, u32, , ) INTEGERS(ROW_32, i32, , )
-    INTEGERS(ROW_16, u16, , ) INTEGERS(ROW_16, i16, , ) INTEGERS(ROW_U64, u64, , ) INTEGERS(ROW_64, i64, , )
-    ROWS("class_f32", class_f32, "fu") ROWS("class_f16", class_f16, "hw") ROWS("class_f64", class_f64, "Fu")
-    {0}};
+    FLOATS(ROW_f32, f32, , ) FLOATS(ROW_f64, f64, , ) FLOATS(ROW_f16, f16, , ) INTEGERS(ROW_32, u32, , )
+        INTEGERS(ROW_32, i32, , ) INTEGERS(ROW_16, u16, , ) INTEGERS(ROW_16, i16, , )
+            INTEGERS(ROW_U64, u64, , ) INTEGERS(ROW_64, i64, , ) ROWS("class_f32", class_f32, "fu")
+                ROWS("class_f16", class_f16, "hw") ROWS("class_f64", class_f64, "Fu"){0}};

@@ -4,10 +4,18 @@
 #include "isa.h"
 #include "fp8.h"
 
-static inline u32 to_i32(double x) { return (u32)(x != x ? 0 : x <= -2147483648.0 ? INT32_MIN : x >= 2147483647.0 ? INT32_MAX : (i32)x); }
-static inline u32 to_u32(double x) { return !(x > 0) ? 0 : x >= 4294967295.0 ? UINT32_MAX : (u32)x; }
-static inline u32 to_s16(float x) { return (u32)(x != x ? 0 : x <= -32768.0f ? -32768 : x >= 32767.0f ? 32767 : (i32)x) & 0xffff; }
-static inline u32 to_u16(float x) { return !(x > 0) ? 0 : x >= 65535.0f ? 65535 : (u32)x; }
+static inline u32 to_i32(double x) {
+    return (u32)(x != x ? 0 : x <= -2147483648.0 ? INT32_MIN : x >= 2147483647.0 ? INT32_MAX : (i32)x);
+}
+static inline u32 to_u32(double x) {
+    return !(x > 0) ? 0 : x >= 4294967295.0 ? UINT32_MAX : (u32)x;
+}
+static inline u32 to_s16(float x) {
+    return (u32)(x != x ? 0 : x <= -32768.0f ? -32768 : x >= 32767.0f ? 32767 : (i32)x) & 0xffff;
+}
+static inline u32 to_u16(float x) {
+    return !(x > 0) ? 0 : x >= 65535.0f ? 65535 : (u32)x;
+}
 static inline float nearest_even(float x) {
     float t = truncf(x), f = fabsf(x - t);
     return f > 0.5f || (f == 0.5f && fmodf(t, 2.0f) != 0) ? t + copysignf(1.0f, x) : t;
@@ -29,26 +37,26 @@ static inline u32 half_rtz(float x) {
 }
 
 // Float lanes in, integer lanes out.
-#define FU_FN(name, expr)                                                                                      \
-    LANE_FN(name) {                                                                                            \
-        const f32a *fa = (const f32a *)a, *fb = (const f32a *)b;                                               \
-        (void)fb, (void)c, (void)w, (void)op;                                                                  \
-        EACH {                                                                                                 \
-            float x = fa[i], y = fb[i];                                                                        \
-            (void)x, (void)y;                                                                                  \
-            d[i] = (u32)(expr);                                                                                \
-        }                                                                                                      \
-        return 0;                                                                                              \
+#define FU_FN(name, expr)                                                                                    \
+    LANE_FN(name) {                                                                                          \
+        const f32a *fa = (const f32a *)a, *fb = (const f32a *)b;                                             \
+        (void)fb, (void)c, (void)w, (void)op;                                                                \
+        EACH {                                                                                               \
+            float x = fa[i], y = fb[i];                                                                      \
+            (void)x, (void)y;                                                                                \
+            d[i] = (u32)(expr);                                                                              \
+        }                                                                                                    \
+        return 0;                                                                                            \
     }
-#define UF_FN(name, expr)                                                                                      \
-    LANE_FN(name) {                                                                                            \
-        f32a *fd = (f32a *)d;                                                                                  \
-        (void)b, (void)c, (void)w, (void)op;                                                                   \
-        EACH {                                                                                                 \
-            u32 x = a[i];                                                                                      \
-            fd[i] = (float)(expr);                                                                             \
-        }                                                                                                      \
-        return 0;                                                                                              \
+#define UF_FN(name, expr)                                                                                    \
+    LANE_FN(name) {                                                                                          \
+        f32a *fd = (f32a *)d;                                                                                \
+        (void)b, (void)c, (void)w, (void)op;                                                                 \
+        EACH {                                                                                               \
+            u32 x = a[i];                                                                                    \
+            fd[i] = (float)(expr);                                                                           \
+        }                                                                                                    \
+        return 0;                                                                                            \
     }
 UF_FN(f32_i32, (i32)x)
 UF_FN(f32_u32, x)
@@ -76,23 +84,33 @@ LANE_FN(pk_u8_f32) {
     (void)w, (void)op;
     return 0;
 }
-LANE_FN(f16_f32) { f32_to_halves((const float *)a, d); (void)b, (void)c, (void)w, (void)op; return 0; }
-LANE_FN(f32_f16) { halves_to_f32(a, (float *)d); (void)b, (void)c, (void)w, (void)op; return 0; }
+LANE_FN(f16_f32) {
+    f32_to_halves((const float *)a, d);
+    (void)b, (void)c, (void)w, (void)op;
+    return 0;
+}
+LANE_FN(f32_f16) {
+    halves_to_f32(a, (float *)d);
+    (void)b, (void)c, (void)w, (void)op;
+    return 0;
+}
 
 // Halves and 16-bit integers, through float.
-#define HU_FN(name, expr)                                                                                      \
-    LANE_FN(name) {                                                                                            \
-        float fa[GS_LANES], fb[GS_LANES];                                                                      \
-        halves_to_f32(a, fa);                                                                                  \
-        if (op->nsrc > 1) halves_to_f32(b, fb);                                                                \
-        else memset(fb, 0, sizeof fb);                                                                         \
-        (void)c, (void)w;                                                                                      \
-        EACH {                                                                                                 \
-            float x = fa[i], y = fb[i];                                                                        \
-            (void)x, (void)y;                                                                                  \
-            d[i] = (u32)(expr);                                                                                \
-        }                                                                                                      \
-        return 0;                                                                                              \
+#define HU_FN(name, expr)                                                                                    \
+    LANE_FN(name) {                                                                                          \
+        float fa[GS_LANES], fb[GS_LANES];                                                                    \
+        halves_to_f32(a, fa);                                                                                \
+        if (op->nsrc > 1)                                                                                    \
+            halves_to_f32(b, fb);                                                                            \
+        else                                                                                                 \
+            memset(fb, 0, sizeof fb);                                                                        \
+        (void)c, (void)w;                                                                                    \
+        EACH {                                                                                               \
+            float x = fa[i], y = fb[i];                                                                      \
+            (void)x, (void)y;                                                                                \
+            d[i] = (u32)(expr);                                                                              \
+        }                                                                                                    \
+        return 0;                                                                                            \
     }
 HU_FN(i16_f16, to_s16(x))
 HU_FN(u16_f16, to_u16(x))
@@ -115,11 +133,13 @@ LANE_FN(f16_u16) {
     return 0;
 }
 
-#define LOOP_FN(name, body)                                                                                    \
-    LANE_FN(name) {                                                                                            \
-        (void)b, (void)c, (void)w, (void)op;                                                                   \
-        for (int i = 0; i < GS_LANES; i++) { body; }                                                           \
-        return 0;                                                                                              \
+#define LOOP_FN(name, body)                                                                                  \
+    LANE_FN(name) {                                                                                          \
+        (void)b, (void)c, (void)w, (void)op;                                                                 \
+        for (int i = 0; i < GS_LANES; i++) {                                                                 \
+            body;                                                                                            \
+        }                                                                                                    \
+        return 0;                                                                                            \
     }
 LOOP_FN(f64_f32, set64(d, i, gs_bits64((double)gs_f32(a[i]))))
 LOOP_FN(f32_f64, d[i] = gs_bits((float)gs_f64(lane64(a, i))))
@@ -131,27 +151,65 @@ LOOP_FN(u32_f64, d[i] = to_u32(gs_f64(lane64(a, i))))
 // 8-bit floats. byte_sel names the byte of the register; packed forms take or give a 16-bit half.
 LOOP_FN(f32_fp8, d[i] = gs_bits(gs_fp8_to_f32(a[i] >> 8 * op->byte_sel & 0xff)))
 LOOP_FN(f32_bf8, d[i] = gs_bits(gs_bf8_to_f32(a[i] >> 8 * op->byte_sel & 0xff)))
-LOOP_FN(pk_f32_fp8, u32 h = a[i]; d[i] = gs_bits(gs_fp8_to_f32(h & 0xff)); d[GS_LANES + i] = gs_bits(gs_fp8_to_f32(h >> 8 & 0xff)))
-LOOP_FN(pk_f32_bf8, u32 h = a[i]; d[i] = gs_bits(gs_bf8_to_f32(h & 0xff)); d[GS_LANES + i] = gs_bits(gs_bf8_to_f32(h >> 8 & 0xff)))
-LOOP_FN(pk_fp8_f32, d[i] = gs_f32_to_fp8(gs_f32(a[i]), w->mode, NULL) | gs_f32_to_fp8(gs_f32(b[i]), w->mode, NULL) << 8)
-LOOP_FN(pk_bf8_f32, d[i] = gs_f32_to_bf8(gs_f32(a[i]), w->mode, NULL) | gs_f32_to_bf8(gs_f32(b[i]), w->mode, NULL) << 8)
+LOOP_FN(pk_f32_fp8, u32 h = a[i]; d[i] = gs_bits(gs_fp8_to_f32(h & 0xff));
+        d[GS_LANES + i] = gs_bits(gs_fp8_to_f32(h >> 8 & 0xff)))
+LOOP_FN(pk_f32_bf8, u32 h = a[i]; d[i] = gs_bits(gs_bf8_to_f32(h & 0xff));
+        d[GS_LANES + i] = gs_bits(gs_bf8_to_f32(h >> 8 & 0xff)))
+LOOP_FN(pk_fp8_f32,
+        d[i] = gs_f32_to_fp8(gs_f32(a[i]), w->mode, NULL) | gs_f32_to_fp8(gs_f32(b[i]), w->mode, NULL) << 8)
+LOOP_FN(pk_bf8_f32,
+        d[i] = gs_f32_to_bf8(gs_f32(a[i]), w->mode, NULL) | gs_f32_to_bf8(gs_f32(b[i]), w->mode, NULL) << 8)
 // Stochastic rounding replaces one byte of the destination, which is therefore a source too.
-LOOP_FN(sr_fp8_f32, u32 s = 8 * op->byte_sel; d[i] = (c[i] & ~(0xffu << s)) | gs_f32_to_fp8(gs_f32(a[i]), w->mode, &b[i]) << s)
-LOOP_FN(sr_bf8_f32, u32 s = 8 * op->byte_sel; d[i] = (c[i] & ~(0xffu << s)) | gs_f32_to_bf8(gs_f32(a[i]), w->mode, &b[i]) << s)
+LOOP_FN(sr_fp8_f32, u32 s = 8 * op->byte_sel;
+        d[i] = (c[i] & ~(0xffu << s)) | gs_f32_to_fp8(gs_f32(a[i]), w->mode, &b[i]) << s)
+LOOP_FN(sr_bf8_f32, u32 s = 8 * op->byte_sel;
+        d[i] = (c[i] & ~(0xffu << s)) | gs_f32_to_bf8(gs_f32(a[i]), w->mode, &b[i]) << s)
 
-#define V(name, sig, fn) {name, sig, gs_valu_exec, fn, NULL, GS_CLASS_VALU, 0, ROW_VALU, 0}
-#define H(name, sig, fn) {name, sig, gs_valu_exec, fn, NULL, GS_CLASS_VALU, 0, ROW_VALU | ROW_F16_DENORM, 0}
-#define M(name, sig, fn) {name, sig, gs_valu_exec, fn, NULL, GS_CLASS_VALU, 0, ROW_VALU | ROW_MERGE_DST, 0}
-const gs_row GS_SYM(gs_rows_cvt)[] = {
-    V("v_cvt_f32_i32", "f=u", f32_i32), V("v_cvt_f32_u32", "f=u", f32_u32), V("v_cvt_i32_f32", "u=f", i32_f32), V("v_cvt_u32_f32", "u=f", u32_f32),
-    V("v_cvt_floor_i32_f32", "u=f", floor_i32), V("v_cvt_nearest_i32_f32", "u=f", nearest_i32), V("v_cvt_off_f32_i4", "f=u", off_i4),
-    V("v_cvt_f32_ubyte0", "f=u", ubyte0), V("v_cvt_f32_ubyte1", "f=u", ubyte1), V("v_cvt_f32_ubyte2", "f=u", ubyte2), V("v_cvt_f32_ubyte3", "f=u", ubyte3),
-    V("v_cvt_pk_i16_f32", "u=ff", pk_i16_f32), V("v_cvt_pk_u16_f32", "u=ff", pk_u16_f32), V("v_cvt_pk_norm_i16_f32", "u=ff", pk_norm_i16_f32), V("v_cvt_pk_norm_u16_f32", "u=ff", pk_norm_u16_f32),
-    V("v_cvt_pk_rtz_f16_f32", "u=ff", pk_rtz_f16), V("v_cvt_pk_u8_f32", "u=fuu", pk_u8_f32),
-    H("v_cvt_f16_f32", "h=f", f16_f32), H("v_cvt_f32_f16", "f=h", f32_f16), H("v_cvt_i16_f16", "w=h", i16_f16), H("v_cvt_u16_f16", "w=h", u16_f16),
-    H("v_cvt_f16_i16", "h=w", f16_i16), H("v_cvt_f16_u16", "h=w", f16_u16), H("v_cvt_norm_i16_f16", "w=h", norm_i16_f16), H("v_cvt_norm_u16_f16", "w=h", norm_u16_f16),
-    H("v_cvt_pk_norm_i16_f16", "u=hh", pk_norm_i16_f16), H("v_cvt_pk_norm_u16_f16", "u=hh", pk_norm_u16_f16),
-    H("v_cvt_f64_f32", "F=f", f64_f32), V("v_cvt_f32_f64", "f=F", f32_f64), H("v_cvt_f64_i32", "F=u", f64_i32), H("v_cvt_f64_u32", "F=u", f64_u32), H("v_cvt_i32_f64", "u=F", i32_f64), H("v_cvt_u32_f64", "u=F", u32_f64),
-    V("v_cvt_f32_fp8", "f=u", f32_fp8), V("v_cvt_f32_bf8", "f=u", f32_bf8), V("v_cvt_pk_f32_fp8", "U=w", pk_f32_fp8), V("v_cvt_pk_f32_bf8", "U=w", pk_f32_bf8),
-    V("v_cvt_pk_fp8_f32", "w=ff", pk_fp8_f32), V("v_cvt_pk_bf8_f32", "w=ff", pk_bf8_f32), M("v_cvt_sr_fp8_f32", "u=fu+", sr_fp8_f32), M("v_cvt_sr_bf8_f32", "u=fu+", sr_bf8_f32),
-    {0}};
+#define V(name, sig, fn)                                                                                     \
+    { name, sig, gs_valu_exec, fn, NULL, GS_CLASS_VALU, 0, ROW_VALU, 0 }
+#define H(name, sig, fn)                                                                                     \
+    { name, sig, gs_valu_exec, fn, NULL, GS_CLASS_VALU, 0, ROW_VALU | ROW_F16_DENORM, 0 }
+#define M(name, sig, fn)                                                                                     \
+    { name, sig, gs_valu_exec, fn, NULL, GS_CLASS_VALU, 0, ROW_VALU | ROW_MERGE_DST, 0 }
+const gs_row GS_SYM(gs_rows_cvt)[] = {V("v_cvt_f32_i32", "f=u", f32_i32),
+                                      V("v_cvt_f32_u32", "f=u", f32_u32),
+                                      V("v_cvt_i32_f32", "u=f", i32_f32),
+                                      V("v_cvt_u32_f32", "u=f", u32_f32),
+                                      V("v_cvt_floor_i32_f32", "u=f", floor_i32),
+                                      V("v_cvt_nearest_i32_f32", "u=f", nearest_i32),
+                                      V("v_cvt_off_f32_i4", "f=u", off_i4),
+                                      V("v_cvt_f32_ubyte0", "f=u", ubyte0),
+                                      V("v_cvt_f32_ubyte1", "f=u", ubyte1),
+                                      V("v_cvt_f32_ubyte2", "f=u", ubyte2),
+                                      V("v_cvt_f32_ubyte3", "f=u", ubyte3),
+                                      V("v_cvt_pk_i16_f32", "u=ff", pk_i16_f32),
+                                      V("v_cvt_pk_u16_f32", "u=ff", pk_u16_f32),
+                                      V("v_cvt_pk_norm_i16_f32", "u=ff", pk_norm_i16_f32),
+                                      V("v_cvt_pk_norm_u16_f32", "u=ff", pk_norm_u16_f32),
+                                      V("v_cvt_pk_rtz_f16_f32", "u=ff", pk_rtz_f16),
+                                      V("v_cvt_pk_u8_f32", "u=fuu", pk_u8_f32),
+                                      H("v_cvt_f16_f32", "h=f", f16_f32),
+                                      H("v_cvt_f32_f16", "f=h", f32_f16),
+                                      H("v_cvt_i16_f16", "w=h", i16_f16),
+                                      H("v_cvt_u16_f16", "w=h", u16_f16),
+                                      H("v_cvt_f16_i16", "h=w", f16_i16),
+                                      H("v_cvt_f16_u16", "h=w", f16_u16),
+                                      H("v_cvt_norm_i16_f16", "w=h", norm_i16_f16),
+                                      H("v_cvt_norm_u16_f16", "w=h", norm_u16_f16),
+                                      H("v_cvt_pk_norm_i16_f16", "u=hh", pk_norm_i16_f16),
+                                      H("v_cvt_pk_norm_u16_f16", "u=hh", pk_norm_u16_f16),
+                                      H("v_cvt_f64_f32", "F=f", f64_f32),
+                                      V("v_cvt_f32_f64", "f=F", f32_f64),
+                                      H("v_cvt_f64_i32", "F=u", f64_i32),
+                                      H("v_cvt_f64_u32", "F=u", f64_u32),
+                                      H("v_cvt_i32_f64", "u=F", i32_f64),
+                                      H("v_cvt_u32_f64", "u=F", u32_f64),
+                                      V("v_cvt_f32_fp8", "f=u", f32_fp8),
+                                      V("v_cvt_f32_bf8", "f=u", f32_bf8),
+                                      V("v_cvt_pk_f32_fp8", "U=w", pk_f32_fp8),
+                                      V("v_cvt_pk_f32_bf8", "U=w", pk_f32_bf8),
+                                      V("v_cvt_pk_fp8_f32", "w=ff", pk_fp8_f32),
+                                      V("v_cvt_pk_bf8_f32", "w=ff", pk_bf8_f32),
+                                      M("v_cvt_sr_fp8_f32", "u=fu+", sr_fp8_f32),
+                                      M("v_cvt_sr_bf8_f32", "u=fu+", sr_bf8_f32),
+                                      {0}};

@@ -4,15 +4,23 @@
 #include "isa.h"
 
 #define I(v) ((i32)(v))
-static inline u32 sat_u(u64 wide, bool clamp) { return clamp && wide > UINT32_MAX ? UINT32_MAX : (u32)wide; }
+static inline u32 sat_u(u64 wide, bool clamp) {
+    return clamp && wide > UINT32_MAX ? UINT32_MAX : (u32)wide;
+}
 static inline u32 sat_i(i64 wide, bool clamp) {
     if (clamp && wide > INT32_MAX) wide = INT32_MAX;
     if (clamp && wide < INT32_MIN) wide = INT32_MIN;
     return (u32)wide;
 }
-static inline u32 sub_sat(u32 x, u32 y, bool clamp) { return clamp && y > x ? 0 : x - y; }
-static inline i32 sext24(u32 x) { return (i32)(x << 8) >> 8; }
-static inline u32 bfe_u(u32 x, u32 at, u32 n) { return n & 31 ? x >> (at & 31) & ((1u << (n & 31)) - 1) : 0; }
+static inline u32 sub_sat(u32 x, u32 y, bool clamp) {
+    return clamp && y > x ? 0 : x - y;
+}
+static inline i32 sext24(u32 x) {
+    return (i32)(x << 8) >> 8;
+}
+static inline u32 bfe_u(u32 x, u32 at, u32 n) {
+    return n & 31 ? x >> (at & 31) & ((1u << (n & 31)) - 1) : 0;
+}
 static inline u32 bfe_i(u32 x, u32 at, u32 n) {
     n &= 31;
     if (!n) return 0;
@@ -39,8 +47,8 @@ static inline u32 perm_byte(u64 both, u32 sel) {
 }
 static inline u32 perm(u32 x, u32 y, u32 s) {
     u64 both = (u64)x << 32 | y;
-    return perm_byte(both, s & 0xff) | perm_byte(both, s >> 8 & 0xff) << 8 | perm_byte(both, s >> 16 & 0xff) << 16 |
-           perm_byte(both, s >> 24) << 24;
+    return perm_byte(both, s & 0xff) | perm_byte(both, s >> 8 & 0xff) << 8 |
+           perm_byte(both, s >> 16 & 0xff) << 16 | perm_byte(both, s >> 24) << 24;
 }
 static inline u32 med_u(u32 x, u32 y, u32 z) {
     u32 lo = x < y ? x : y, hi = x < y ? y : x;
@@ -62,10 +70,18 @@ static inline u32 sad16(u32 x, u32 y) {
     u32 a0 = x & 0xffff, b0 = y & 0xffff, a1 = x >> 16, b1 = y >> 16;
     return (a0 > b0 ? a0 - b0 : b0 - a0) + (a1 > b1 ? a1 - b1 : b1 - a1);
 }
-static inline u32 min_u(u32 x, u32 y) { return x < y ? x : y; }
-static inline u32 max_u(u32 x, u32 y) { return x > y ? x : y; }
-static inline i32 min_i(i32 x, i32 y) { return x < y ? x : y; }
-static inline i32 max_i(i32 x, i32 y) { return x > y ? x : y; }
+static inline u32 min_u(u32 x, u32 y) {
+    return x < y ? x : y;
+}
+static inline u32 max_u(u32 x, u32 y) {
+    return x > y ? x : y;
+}
+static inline i32 min_i(i32 x, i32 y) {
+    return x < y ? x : y;
+}
+static inline i32 max_i(i32 x, i32 y) {
+    return x > y ? x : y;
+}
 
 U_FN(mov, x)
 U_FN(not_b32, ~x)
@@ -78,7 +94,7 @@ U_FN(sub, sub_sat(x, y, op->clamp))
 U_FN(subrev, sub_sat(y, x, op->clamp))
 U_FN(add_i, sat_i((i64)I(x) + I(y), op->clamp))
 U_FN(sub_i, sat_i((i64)I(x) - I(y), op->clamp))
-U_FN(and_b32, x & y)
+U_FN(and_b32, x &y)
 U_FN(or_b32, x | y)
 U_FN(xor_b32, x ^ y)
 U_FN(xnor_b32, ~(x ^ y))
@@ -129,12 +145,15 @@ U_FN(msad_u8, sat_u((u64)sad8(x, y, true) + z, op->clamp))
 U_FN(sad_hi_u8, (sad8(x, y, false) << 16) + z)
 U_FN(sad_u16, sat_u((u64)sad16(x, y) + z, op->clamp))
 U_FN(sad_u32, sat_u((u64)(x > y ? x - y : y - x) + z, op->clamp))
-U_FN(lerp_u8, (((x & 0xff) + (y & 0xff) + (z & 1)) >> 1) | ((((x >> 8 & 0xff) + (y >> 8 & 0xff) + (z >> 8 & 1)) >> 1) << 8) |
-                 ((((x >> 16 & 0xff) + (y >> 16 & 0xff) + (z >> 16 & 1)) >> 1) << 16) |
-                 ((((x >> 24) + (y >> 24) + (z >> 24 & 1)) >> 1) << 24))
+U_FN(lerp_u8, (((x & 0xff) + (y & 0xff) + (z & 1)) >> 1) |
+                  ((((x >> 8 & 0xff) + (y >> 8 & 0xff) + (z >> 8 & 1)) >> 1) << 8) |
+                  ((((x >> 16 & 0xff) + (y >> 16 & 0xff) + (z >> 16 & 1)) >> 1) << 16) |
+                  ((((x >> 24) + (y >> 24) + (z >> 24 & 1)) >> 1) << 24))
 
 // Lane mask sources: the scalar operand itself, not 32 lanes.
-static u32 mask_of(const gs_wave *w, const gs_opnd *o) { return (u32)gs_scalar_get(w, o); }
+static u32 mask_of(const gs_wave *w, const gs_opnd *o) {
+    return (u32)gs_scalar_get(w, o);
+}
 
 LANE_FN(cndmask) {
     u32 m = mask_of(w, &op->src[2]);
@@ -161,8 +180,14 @@ static u32 borrow(u32 *d, const u32 *x, const u32 *y, u32 in, bool clamp) {
     }
     return out;
 }
-LANE_FN(sub_co) { (void)c, (void)w; return borrow(d, a, b, 0, op->clamp); }
-LANE_FN(subrev_co) { (void)c, (void)w; return borrow(d, b, a, 0, op->clamp); }
+LANE_FN(sub_co) {
+    (void)c, (void)w;
+    return borrow(d, a, b, 0, op->clamp);
+}
+LANE_FN(subrev_co) {
+    (void)c, (void)w;
+    return borrow(d, b, a, 0, op->clamp);
+}
 LANE_FN(add_co_ci) {
     u32 in = mask_of(w, &op->src[2]), carry = 0;
     for (int i = 0; i < GS_LANES; i++) {
@@ -173,14 +198,20 @@ LANE_FN(add_co_ci) {
     (void)c;
     return carry;
 }
-LANE_FN(sub_co_ci) { (void)c; return borrow(d, a, b, mask_of(w, &op->src[2]), op->clamp); }
-LANE_FN(subrev_co_ci) { (void)c; return borrow(d, b, a, mask_of(w, &op->src[2]), op->clamp); }
+LANE_FN(sub_co_ci) {
+    (void)c;
+    return borrow(d, a, b, mask_of(w, &op->src[2]), op->clamp);
+}
+LANE_FN(subrev_co_ci) {
+    (void)c;
+    return borrow(d, b, a, mask_of(w, &op->src[2]), op->clamp);
+}
 
-#define W_FN(name, expr)                                                                                       \
-    LANE_FN(name) {                                                                                            \
-        (void)c, (void)w, (void)op;                                                                            \
-        EACH set64(d, i, (u64)(expr));                                                                         \
-        return 0;                                                                                              \
+#define W_FN(name, expr)                                                                                     \
+    LANE_FN(name) {                                                                                          \
+        (void)c, (void)w, (void)op;                                                                          \
+        EACH set64(d, i, (u64)(expr));                                                                       \
+        return 0;                                                                                            \
     }
 W_FN(lshlrev64, lane64(b, i) << (a[i] & 63))
 W_FN(lshrrev64, lane64(b, i) >> (a[i] & 63))
@@ -218,7 +249,10 @@ LANE_FN(mbcnt_hi) {
     (void)a, (void)c, (void)w, (void)op;
     return 0;
 }
-static gs_stop nop(gs_wave *w, const gs_op *op) { (void)w, (void)op; return GS_RUN; }
+static gs_stop nop(gs_wave *w, const gs_op *op) {
+    (void)w, (void)op;
+    return GS_RUN;
+}
 static gs_stop swap(gs_wave *w, const gs_op *op) {
     u32 *x = gs_vgpr(w, op->dst.reg), *y = gs_vgpr(w, op->src[0].reg), exec = gs_exec(w);
     for (int i = 0; i < GS_LANES; i++)
@@ -230,32 +264,94 @@ static gs_stop swap(gs_wave *w, const gs_op *op) {
     return GS_RUN;
 }
 
-#define V(name, sig, fn, ...)  {name, sig, gs_valu_exec, fn, NULL, GS_CLASS_VALU, 0, ROW_VALU | (0 __VA_ARGS__), 0}
-#define D(name, sig, fn)       {"v_dual_" name, sig, gs_valu_vopd, fn, NULL, GS_CLASS_VALU, 0, ROW_VALU, 0}
+#define V(name, sig, fn, ...)                                                                                \
+    { name, sig, gs_valu_exec, fn, NULL, GS_CLASS_VALU, 0, ROW_VALU | (0 __VA_ARGS__), 0 }
+#define D(name, sig, fn)                                                                                     \
+    { "v_dual_" name, sig, gs_valu_vopd, fn, NULL, GS_CLASS_VALU, 0, ROW_VALU, 0 }
 const gs_row GS_SYM(gs_rows_int)[] = {
-    V("v_mov_b32", "u=u", mov, | ROW_PROPAGATE), {"v_dual_mov_b32", "u=u", gs_valu_vopd, mov, NULL, GS_CLASS_VALU, 0, ROW_VALU | ROW_PROPAGATE, 0},
-    {"v_nop", "*", nop, NULL, NULL, GS_CLASS_VALU, 0, 0, 0}, {"v_swap_b32", "u=u", swap, NULL, NULL, GS_CLASS_VALU, 0, ROW_VALU | ROW_MODIFIES_VGPR_SRC, 0},
-    V("v_not_b32", "u=u", not_b32), V("v_bfrev_b32", "u=u", bfrev), V("v_cls_i32", "u=u", cls),
-    V("v_clz_i32_u32", "u=u", clz), V("v_ctz_i32_b32", "u=u", ctz),
-    V("v_cndmask_b32", "u=uum", cndmask, | ROW_PROPAGATE), {"v_dual_cndmask_b32", "u=uum", gs_valu_vopd, cndmask, NULL, GS_CLASS_VALU, 0, ROW_VALU | ROW_PROPAGATE, 0},
-    V("v_add_nc_u32", "u=uu", add), D("add_nc_u32", "u=uu", add), V("v_sub_nc_u32", "u=uu", sub), V("v_subrev_nc_u32", "u=uu", subrev),
-    V("v_add_nc_i32", "u=uu", add_i), V("v_sub_nc_i32", "u=uu", sub_i),
-    V("v_add_co_u32", "um=uu", add_co), V("v_sub_co_u32", "um=uu", sub_co), V("v_subrev_co_u32", "um=uu", subrev_co),
-    V("v_add_co_ci_u32", "um=uum", add_co_ci), V("v_sub_co_ci_u32", "um=uum", sub_co_ci), V("v_subrev_co_ci_u32", "um=uum", subrev_co_ci),
-    V("v_and_b32", "u=uu", and_b32), D("and_b32", "u=uu", and_b32), V("v_or_b32", "u=uu", or_b32), V("v_xor_b32", "u=uu", xor_b32), V("v_xnor_b32", "u=uu", xnor_b32),
-    V("v_lshlrev_b32", "u=uu", lshlrev), D("lshlrev_b32", "u=uu", lshlrev), V("v_lshrrev_b32", "u=uu", lshrrev), V("v_ashrrev_i32", "u=uu", ashrrev),
-    V("v_lshlrev_b64", "U=uU", lshlrev64), V("v_lshrrev_b64", "U=uU", lshrrev64), V("v_ashrrev_i64", "U=uI", ashrrev64),
-    V("v_min_u32", "u=uu", min_u32), V("v_max_u32", "u=uu", max_u32), V("v_min_i32", "u=uu", min_i32), V("v_max_i32", "u=uu", max_i32),
-    V("v_mul_u32_u24", "u=uu", mul_u24), V("v_mul_i32_i24", "u=uu", mul_i24), V("v_mul_hi_u32_u24", "u=uu", mul_hi_u24), V("v_mul_hi_i32_i24", "u=uu", mul_hi_i24),
-    V("v_mul_lo_u32", "u=uu", mul_lo), V("v_mul_hi_u32", "u=uu", mul_hi_u), V("v_mul_hi_i32", "u=uu", mul_hi_i),
-    V("v_mad_u32_u24", "u=uuu", mad_u24), V("v_mad_i32_i24", "u=uuu", mad_i24), V("v_mad_co_u64_u32", "Um=uuU", mad_u64, | ROW_WIDE_ADDEND), V("v_mad_co_i64_i32", "Um=uuI", mad_i64, | ROW_WIDE_ADDEND),
-    V("v_add3_u32", "u=uuu", add3), V("v_lshl_add_u32", "u=uuu", lshl_add), V("v_add_lshl_u32", "u=uuu", add_lshl), V("v_xad_u32", "u=uuu", xad),
-    V("v_lshl_or_b32", "u=uuu", lshl_or), V("v_and_or_b32", "u=uuu", and_or), V("v_or3_b32", "u=uuu", or3), V("v_xor3_b32", "u=uuu", xor3),
-    V("v_bfe_u32", "u=uuu", bfe_u32), V("v_bfe_i32", "u=uuu", bfe_i32), V("v_bfi_b32", "u=uuu", bfi), V("v_bfm_b32", "u=uu", bfm), V("v_bcnt_u32_b32", "u=uu", bcnt),
-    V("v_perm_b32", "u=uuu", perm_b32), V("v_alignbit_b32", "u=uuw", alignbit), V("v_alignbyte_b32", "u=uuw", alignbyte),
-    V("v_min3_u32", "u=uuu", min3_u), V("v_max3_u32", "u=uuu", max3_u), V("v_med3_u32", "u=uuu", med3_u),
-    V("v_min3_i32", "u=uuu", min3_i), V("v_max3_i32", "u=uuu", max3_i), V("v_med3_i32", "u=uuu", med3_i),
-    V("v_minmax_u32", "u=uuu", minmax_u), V("v_maxmin_u32", "u=uuu", maxmin_u), V("v_minmax_i32", "u=uuu", minmax_i), V("v_maxmin_i32", "u=uuu", maxmin_i),
-    V("v_sad_u8", "u=uuu", sad_u8), V("v_sad_hi_u8", "u=uuu", sad_hi_u8), V("v_msad_u8", "u=uuu", msad_u8), V("v_sad_u16", "u=uuu", sad_u16), V("v_sad_u32", "u=uuu", sad_u32),
-    V("v_lerp_u8", "u=uuu", lerp_u8), V("v_mbcnt_lo_u32_b32", "u=uu", mbcnt_lo), V("v_mbcnt_hi_u32_b32", "u=uu", mbcnt_hi),
+    V("v_mov_b32", "u=u", mov, | ROW_PROPAGATE),
+    {"v_dual_mov_b32", "u=u", gs_valu_vopd, mov, NULL, GS_CLASS_VALU, 0, ROW_VALU | ROW_PROPAGATE, 0},
+    {"v_nop", "*", nop, NULL, NULL, GS_CLASS_VALU, 0, 0, 0},
+    {"v_swap_b32", "u=u", swap, NULL, NULL, GS_CLASS_VALU, 0, ROW_VALU | ROW_MODIFIES_VGPR_SRC, 0},
+    V("v_not_b32", "u=u", not_b32),
+    V("v_bfrev_b32", "u=u", bfrev),
+    V("v_cls_i32", "u=u", cls),
+    V("v_clz_i32_u32", "u=u", clz),
+    V("v_ctz_i32_b32", "u=u", ctz),
+    V("v_cndmask_b32", "u=uum", cndmask, | ROW_PROPAGATE),
+    {"v_dual_cndmask_b32", "u=uum", gs_valu_vopd, cndmask, NULL, GS_CLASS_VALU, 0, ROW_VALU | ROW_PROPAGATE,
+     0},
+    V("v_add_nc_u32", "u=uu", add),
+    D("add_nc_u32", "u=uu", add),
+    V("v_sub_nc_u32", "u=uu", sub),
+    V("v_subrev_nc_u32", "u=uu", subrev),
+    V("v_add_nc_i32", "u=uu", add_i),
+    V("v_sub_nc_i32", "u=uu", sub_i),
+    V("v_add_co_u32", "um=uu", add_co),
+    V("v_sub_co_u32", "um=uu", sub_co),
+    V("v_subrev_co_u32", "um=uu", subrev_co),
+    V("v_add_co_ci_u32", "um=uum", add_co_ci),
+    V("v_sub_co_ci_u32", "um=uum", sub_co_ci),
+    V("v_subrev_co_ci_u32", "um=uum", subrev_co_ci),
+    V("v_and_b32", "u=uu", and_b32),
+    D("and_b32", "u=uu", and_b32),
+    V("v_or_b32", "u=uu", or_b32),
+    V("v_xor_b32", "u=uu", xor_b32),
+    V("v_xnor_b32", "u=uu", xnor_b32),
+    V("v_lshlrev_b32", "u=uu", lshlrev),
+    D("lshlrev_b32", "u=uu", lshlrev),
+    V("v_lshrrev_b32", "u=uu", lshrrev),
+    V("v_ashrrev_i32", "u=uu", ashrrev),
+    V("v_lshlrev_b64", "U=uU", lshlrev64),
+    V("v_lshrrev_b64", "U=uU", lshrrev64),
+    V("v_ashrrev_i64", "U=uI", ashrrev64),
+    V("v_min_u32", "u=uu", min_u32),
+    V("v_max_u32", "u=uu", max_u32),
+    V("v_min_i32", "u=uu", min_i32),
+    V("v_max_i32", "u=uu", max_i32),
+    V("v_mul_u32_u24", "u=uu", mul_u24),
+    V("v_mul_i32_i24", "u=uu", mul_i24),
+    V("v_mul_hi_u32_u24", "u=uu", mul_hi_u24),
+    V("v_mul_hi_i32_i24", "u=uu", mul_hi_i24),
+    V("v_mul_lo_u32", "u=uu", mul_lo),
+    V("v_mul_hi_u32", "u=uu", mul_hi_u),
+    V("v_mul_hi_i32", "u=uu", mul_hi_i),
+    V("v_mad_u32_u24", "u=uuu", mad_u24),
+    V("v_mad_i32_i24", "u=uuu", mad_i24),
+    V("v_mad_co_u64_u32", "Um=uuU", mad_u64, | ROW_WIDE_ADDEND),
+    V("v_mad_co_i64_i32", "Um=uuI", mad_i64, | ROW_WIDE_ADDEND),
+    V("v_add3_u32", "u=uuu", add3),
+    V("v_lshl_add_u32", "u=uuu", lshl_add),
+    V("v_add_lshl_u32", "u=uuu", add_lshl),
+    V("v_xad_u32", "u=uuu", xad),
+    V("v_lshl_or_b32", "u=uuu", lshl_or),
+    V("v_and_or_b32", "u=uuu", and_or),
+    V("v_or3_b32", "u=uuu", or3),
+    V("v_xor3_b32", "u=uuu", xor3),
+    V("v_bfe_u32", "u=uuu", bfe_u32),
+    V("v_bfe_i32", "u=uuu", bfe_i32),
+    V("v_bfi_b32", "u=uuu", bfi),
+    V("v_bfm_b32", "u=uu", bfm),
+    V("v_bcnt_u32_b32", "u=uu", bcnt),
+    V("v_perm_b32", "u=uuu", perm_b32),
+    V("v_alignbit_b32", "u=uuw", alignbit),
+    V("v_alignbyte_b32", "u=uuw", alignbyte),
+    V("v_min3_u32", "u=uuu", min3_u),
+    V("v_max3_u32", "u=uuu", max3_u),
+    V("v_med3_u32", "u=uuu", med3_u),
+    V("v_min3_i32", "u=uuu", min3_i),
+    V("v_max3_i32", "u=uuu", max3_i),
+    V("v_med3_i32", "u=uuu", med3_i),
+    V("v_minmax_u32", "u=uuu", minmax_u),
+    V("v_maxmin_u32", "u=uuu", maxmin_u),
+    V("v_minmax_i32", "u=uuu", minmax_i),
+    V("v_maxmin_i32", "u=uuu", maxmin_i),
+    V("v_sad_u8", "u=uuu", sad_u8),
+    V("v_sad_hi_u8", "u=uuu", sad_hi_u8),
+    V("v_msad_u8", "u=uuu", msad_u8),
+    V("v_sad_u16", "u=uuu", sad_u16),
+    V("v_sad_u32", "u=uuu", sad_u32),
+    V("v_lerp_u8", "u=uuu", lerp_u8),
+    V("v_mbcnt_lo_u32_b32", "u=uu", mbcnt_lo),
+    V("v_mbcnt_hi_u32_b32", "u=uu", mbcnt_hi),
     {0}};

@@ -4,16 +4,30 @@
 #include "isa.h"
 
 #define S(v) ((i32)(int16_t)(v))
-static inline u32 sat_u16(i32 v, bool clamp) { return clamp ? (u32)(v < 0 ? 0 : v > 65535 ? 65535 : v) : (u32)v & 0xffff; }
+static inline u32 sat_u16(i32 v, bool clamp) {
+    return clamp ? (u32)(v < 0 ? 0 : v > 65535 ? 65535 : v) : (u32)v & 0xffff;
+}
 static inline u32 sat_s16(i32 v, bool clamp) {
     return (u32)(clamp ? (v < -32768 ? -32768 : v > 32767 ? 32767 : v) : v) & 0xffff;
 }
-static inline u32 umin(u32 x, u32 y) { return x < y ? x : y; }
-static inline u32 umax(u32 x, u32 y) { return x > y ? x : y; }
-static inline i32 smin(i32 x, i32 y) { return x < y ? x : y; }
-static inline i32 smax(i32 x, i32 y) { return x > y ? x : y; }
-static inline u32 umed(u32 x, u32 y, u32 z) { return umax(umin(x, y), umin(umax(x, y), z)); }
-static inline i32 smed(i32 x, i32 y, i32 z) { return smax(smin(x, y), smin(smax(x, y), z)); }
+static inline u32 umin(u32 x, u32 y) {
+    return x < y ? x : y;
+}
+static inline u32 umax(u32 x, u32 y) {
+    return x > y ? x : y;
+}
+static inline i32 smin(i32 x, i32 y) {
+    return x < y ? x : y;
+}
+static inline i32 smax(i32 x, i32 y) {
+    return x > y ? x : y;
+}
+static inline u32 umed(u32 x, u32 y, u32 z) {
+    return umax(umin(x, y), umin(umax(x, y), z));
+}
+static inline i32 smed(i32 x, i32 y, i32 z) {
+    return smax(smin(x, y), smin(smax(x, y), z));
+}
 static inline u32 mad_sat_u(u32 x, u32 y, u32 z, bool clamp) {
     u64 v = (u64)x * y + z;
     return clamp && v > 65535 ? 65535 : (u32)v & 0xffff;
@@ -62,7 +76,8 @@ U_FN(sat_pk_u8_i16, sat_pk(x))
 U_FN(cvt_i32_i16, S(x))
 U_FN(cvt_u32_u16, x)
 U_FN(cvt_pk_u16_u32, umin(x, 65535) | umin(y, 65535) << 16)
-U_FN(cvt_pk_i16_i32, ((u32)smin(smax((i32)x, -32768), 32767) & 0xffff) | (u32)smin(smax((i32)y, -32768), 32767) << 16)
+U_FN(cvt_pk_i16_i32,
+     ((u32)smin(smax((i32)x, -32768), 32767) & 0xffff) | (u32)smin(smax((i32)y, -32768), 32767) << 16)
 
 LANE_FN(cndmask16) {
     u32 m = (u32)gs_scalar_get(w, &op->src[2]);
@@ -83,19 +98,19 @@ static gs_stop swap16(gs_wave *w, const gs_op *op) {
 }
 
 // Packed: the same on each half.
-#define PK_FN(name, expr)                                                                                      \
-    LANE_FN(name) {                                                                                            \
-        (void)w, (void)op, (void)c;                                                                            \
-        EACH {                                                                                                 \
-            u32 r = 0;                                                                                         \
-            for (int h = 0; h < 32; h += 16) {                                                                 \
-                u32 x = a[i] >> h & 0xffff, y = b[i] >> h & 0xffff, z = c[i] >> h & 0xffff;                    \
-                (void)z;                                                                                       \
-                r |= ((u32)(expr) & 0xffff) << h;                                                              \
-            }                                                                                                  \
-            d[i] = r;                                                                                          \
-        }                                                                                                      \
-        return 0;                                                                                              \
+#define PK_FN(name, expr)                                                                                    \
+    LANE_FN(name) {                                                                                          \
+        (void)w, (void)op, (void)c;                                                                          \
+        EACH {                                                                                               \
+            u32 r = 0;                                                                                       \
+            for (int h = 0; h < 32; h += 16) {                                                               \
+                u32 x = a[i] >> h & 0xffff, y = b[i] >> h & 0xffff, z = c[i] >> h & 0xffff;                  \
+                (void)z;                                                                                     \
+                r |= ((u32)(expr)&0xffff) << h;                                                              \
+            }                                                                                                \
+            d[i] = r;                                                                                        \
+        }                                                                                                    \
+        return 0;                                                                                            \
     }
 PK_FN(pk_add_u, sat_u16((i32)x + (i32)y, op->clamp))
 PK_FN(pk_sub_u, sat_u16((i32)x - (i32)y, op->clamp))
@@ -112,21 +127,55 @@ PK_FN(pk_max_u, umax(x, y))
 PK_FN(pk_min_i, smin(S(x), S(y)))
 PK_FN(pk_max_i, smax(S(x), S(y)))
 
-#define V(name, sig, fn, ...) {name, sig, gs_valu_exec, fn, NULL, GS_CLASS_VALU, 0, ROW_VALU | (0 __VA_ARGS__), 0}
+#define V(name, sig, fn, ...)                                                                                \
+    { name, sig, gs_valu_exec, fn, NULL, GS_CLASS_VALU, 0, ROW_VALU | (0 __VA_ARGS__), 0 }
 const gs_row GS_SYM(gs_rows_int16)[] = {
-    V("v_mov_b16", "w=w", mov16, | ROW_PROPAGATE), V("v_not_b16", "w=w", not16), V("v_cndmask_b16", "w=wwm", cndmask16, | ROW_PROPAGATE),
+    V("v_mov_b16", "w=w", mov16, | ROW_PROPAGATE),
+    V("v_not_b16", "w=w", not16),
+    V("v_cndmask_b16", "w=wwm", cndmask16, | ROW_PROPAGATE),
     {"v_swap_b16", "w=w", swap16, NULL, NULL, GS_CLASS_VALU, 0, ROW_VALU | ROW_MODIFIES_VGPR_SRC, 0},
-    V("v_add_nc_u16", "w=ww", add_u16), V("v_sub_nc_u16", "w=ww", sub_u16), V("v_add_nc_i16", "w=ww", add_i16), V("v_sub_nc_i16", "w=ww", sub_i16),
-    V("v_mul_lo_u16", "w=ww", mul_lo_u16), V("v_and_b16", "w=ww", and16), V("v_or_b16", "w=ww", or16), V("v_xor_b16", "w=ww", xor16),
-    V("v_lshlrev_b16", "w=ww", lshl16), V("v_lshrrev_b16", "w=ww", lshr16), V("v_ashrrev_i16", "w=ww", ashr16),
-    V("v_min_u16", "w=ww", min_u16), V("v_max_u16", "w=ww", max_u16), V("v_min_i16", "w=ww", min_i16), V("v_max_i16", "w=ww", max_i16),
-    V("v_min3_u16", "w=www", min3_u16), V("v_max3_u16", "w=www", max3_u16), V("v_med3_u16", "w=www", med3_u16),
-    V("v_min3_i16", "w=www", min3_i16), V("v_max3_i16", "w=www", max3_i16), V("v_med3_i16", "w=www", med3_i16),
-    V("v_mad_u16", "w=www", mad_u16), V("v_mad_i16", "w=www", mad_i16), V("v_mad_u32_u16", "u=wwu", mad_u32_u16), V("v_mad_i32_i16", "u=wwu", mad_i32_i16),
-    V("v_sat_pk_u8_i16", "w=u", sat_pk_u8_i16), V("v_cvt_i32_i16", "u=w", cvt_i32_i16), V("v_cvt_u32_u16", "u=w", cvt_u32_u16),
-    V("v_cvt_pk_u16_u32", "u=uu", cvt_pk_u16_u32), V("v_cvt_pk_i16_i32", "u=uu", cvt_pk_i16_i32),
-    V("v_pk_add_u16", "q=qq", pk_add_u), V("v_pk_sub_u16", "q=qq", pk_sub_u), V("v_pk_add_i16", "q=qq", pk_add_i), V("v_pk_sub_i16", "q=qq", pk_sub_i),
-    V("v_pk_mul_lo_u16", "q=qq", pk_mul), V("v_pk_mad_u16", "q=qqq", pk_mad_u), V("v_pk_mad_i16", "q=qqq", pk_mad_i),
-    V("v_pk_lshlrev_b16", "q=qq", pk_lshl), V("v_pk_lshrrev_b16", "q=qq", pk_lshr), V("v_pk_ashrrev_i16", "q=qq", pk_ashr),
-    V("v_pk_min_u16", "q=qq", pk_min_u), V("v_pk_max_u16", "q=qq", pk_max_u), V("v_pk_min_i16", "q=qq", pk_min_i), V("v_pk_max_i16", "q=qq", pk_max_i),
+    V("v_add_nc_u16", "w=ww", add_u16),
+    V("v_sub_nc_u16", "w=ww", sub_u16),
+    V("v_add_nc_i16", "w=ww", add_i16),
+    V("v_sub_nc_i16", "w=ww", sub_i16),
+    V("v_mul_lo_u16", "w=ww", mul_lo_u16),
+    V("v_and_b16", "w=ww", and16),
+    V("v_or_b16", "w=ww", or16),
+    V("v_xor_b16", "w=ww", xor16),
+    V("v_lshlrev_b16", "w=ww", lshl16),
+    V("v_lshrrev_b16", "w=ww", lshr16),
+    V("v_ashrrev_i16", "w=ww", ashr16),
+    V("v_min_u16", "w=ww", min_u16),
+    V("v_max_u16", "w=ww", max_u16),
+    V("v_min_i16", "w=ww", min_i16),
+    V("v_max_i16", "w=ww", max_i16),
+    V("v_min3_u16", "w=www", min3_u16),
+    V("v_max3_u16", "w=www", max3_u16),
+    V("v_med3_u16", "w=www", med3_u16),
+    V("v_min3_i16", "w=www", min3_i16),
+    V("v_max3_i16", "w=www", max3_i16),
+    V("v_med3_i16", "w=www", med3_i16),
+    V("v_mad_u16", "w=www", mad_u16),
+    V("v_mad_i16", "w=www", mad_i16),
+    V("v_mad_u32_u16", "u=wwu", mad_u32_u16),
+    V("v_mad_i32_i16", "u=wwu", mad_i32_i16),
+    V("v_sat_pk_u8_i16", "w=u", sat_pk_u8_i16),
+    V("v_cvt_i32_i16", "u=w", cvt_i32_i16),
+    V("v_cvt_u32_u16", "u=w", cvt_u32_u16),
+    V("v_cvt_pk_u16_u32", "u=uu", cvt_pk_u16_u32),
+    V("v_cvt_pk_i16_i32", "u=uu", cvt_pk_i16_i32),
+    V("v_pk_add_u16", "q=qq", pk_add_u),
+    V("v_pk_sub_u16", "q=qq", pk_sub_u),
+    V("v_pk_add_i16", "q=qq", pk_add_i),
+    V("v_pk_sub_i16", "q=qq", pk_sub_i),
+    V("v_pk_mul_lo_u16", "q=qq", pk_mul),
+    V("v_pk_mad_u16", "q=qqq", pk_mad_u),
+    V("v_pk_mad_i16", "q=qqq", pk_mad_i),
+    V("v_pk_lshlrev_b16", "q=qq", pk_lshl),
+    V("v_pk_lshrrev_b16", "q=qq", pk_lshr),
+    V("v_pk_ashrrev_i16", "q=qq", pk_ashr),
+    V("v_pk_min_u16", "q=qq", pk_min_u),
+    V("v_pk_max_u16", "q=qq", pk_max_u),
+    V("v_pk_min_i16", "q=qq", pk_min_i),
+    V("v_pk_max_i16", "q=qq", pk_max_i),
     {0}};

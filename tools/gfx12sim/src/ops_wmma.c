@@ -22,8 +22,12 @@ static void make_tables(void) {
 }
 
 // Element e of half h lies at k: dense map, or the dense positions of a sparse operand's partner.
-static inline u32 k_dense(u32 e, u32 h) { return 8 * (e >> 2) + 4 * h + (e & 3); }
-static inline u32 k_wide(u32 e, u32 h) { return 16 * (e >> 3) + 8 * h + (e & 7); }
+static inline u32 k_dense(u32 e, u32 h) {
+    return 8 * (e >> 2) + 4 * h + (e & 3);
+}
+static inline u32 k_wide(u32 e, u32 h) {
+    return 16 * (e >> 3) + 8 * h + (e & 7);
+}
 
 #ifdef __AVX512BW__
 static u16 fp8_words[2][128]; // e4m3 and e5m2 magnitudes as bf16, which holds both exactly
@@ -35,8 +39,10 @@ static void make_words(void) {
 // 32 bytes, one in the low half of each 16-bit word, to bf16 words.
 static inline __m512i words_to_bf16(__m512i bytes, const u16 *table) {
     __m512i low = _mm512_permutex2var_epi16(_mm512_loadu_si512(table), bytes, _mm512_loadu_si512(table + 32));
-    __m512i high = _mm512_permutex2var_epi16(_mm512_loadu_si512(table + 64), bytes, _mm512_loadu_si512(table + 96));
-    __m512i value = _mm512_mask_blend_epi16(_mm512_test_epi16_mask(bytes, _mm512_set1_epi16(0x40)), low, high);
+    __m512i high =
+        _mm512_permutex2var_epi16(_mm512_loadu_si512(table + 64), bytes, _mm512_loadu_si512(table + 96));
+    __m512i value =
+        _mm512_mask_blend_epi16(_mm512_test_epi16_mask(bytes, _mm512_set1_epi16(0x40)), low, high);
     __m512i sign = _mm512_and_si512(_mm512_slli_epi16(bytes, 8), _mm512_set1_epi16((short)0x8000));
     return _mm512_or_si512(value, sign);
 }
@@ -44,7 +50,8 @@ static void load_f8_fast(tile_t t, const u32 *v, u32 registers, bool wide, form 
     const u16 *table = fp8_words[f == BF8];
     for (u32 r = 0; r < registers; r++)
         for (u32 h = 0; h < 2; h++) {
-            __m512i x = _mm512_loadu_si512(v + r * GS_LANES + 16 * h), keep = _mm512_set1_epi32((int)0xffff0000);
+            __m512i x = _mm512_loadu_si512(v + r * GS_LANES + 16 * h),
+                    keep = _mm512_set1_epi32((int)0xffff0000);
             __m512i even = words_to_bf16(_mm512_and_si512(x, _mm512_set1_epi16(0xff)), table);
             __m512i odd = words_to_bf16(_mm512_srli_epi16(x, 8), table);
             float *k0 = t[wide ? k_wide(4 * r, h) : k_dense(4 * r, h)];
@@ -55,13 +62,18 @@ static void load_f8_fast(tile_t t, const u32 *v, u32 registers, bool wide, form 
         }
 }
 #else
-static void make_words(void) { make_tables(); }
+static void make_words(void) {
+    make_tables();
+}
 #endif
 
 // Widens a fragment to float. registers: 32-bit registers a lane holds.
 static void load_tile(tile_t t, const u32 *v, u32 registers, bool wide, form f) {
 #ifdef __AVX512BW__
-    if (f == FP8 || f == BF8) { load_f8_fast(t, v, registers, wide, f); return; }
+    if (f == FP8 || f == BF8) {
+        load_f8_fast(t, v, registers, wide, f);
+        return;
+    }
 #endif
     u32 per = f == F16 || f == BF16 ? 2 : 4;
     for (u32 r = 0; r < registers; r++)
@@ -75,11 +87,14 @@ static void load_tile(tile_t t, const u32 *v, u32 registers, bool wide, form f) 
                     for (int i = 0; i < N; i++) half[i] = in[i] >> 16 * s & 0xffff;
                     for (int i = 0; i < N; i += 8) {
                         __m256i x = _mm256_loadu_si256((const __m256i *)(half + i));
-                        __m128i y = _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+                        __m128i y =
+                            _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
                         _mm256_storeu_ps(row + i, _mm256_cvtph_ps(y));
                     }
-                } else if (f == BF16) for (int i = 0; i < N; i++) row[i] = gs_f32(in[i] >> 16 * s << 16);
-                else for (int i = 0; i < N; i++) row[i] = fp8_table[f == BF8][in[i] >> 8 * s & 0xff];
+                } else if (f == BF16)
+                    for (int i = 0; i < N; i++) row[i] = gs_f32(in[i] >> 16 * s << 16);
+                else
+                    for (int i = 0; i < N; i++) row[i] = fp8_table[f == BF8][in[i] >> 8 * s & 0xff];
             }
 }
 
@@ -97,7 +112,8 @@ static void multiply(float acc[N][N], const tile_t a, const tile_t b) {
 #else
     for (int r0 = 0; r0 < N; r0 += 4) {
         __m256 s[4][2];
-        for (int r = 0; r < 4; r++) s[r][0] = _mm256_loadu_ps(acc[r0 + r]), s[r][1] = _mm256_loadu_ps(acc[r0 + r] + 8);
+        for (int r = 0; r < 4; r++)
+            s[r][0] = _mm256_loadu_ps(acc[r0 + r]), s[r][1] = _mm256_loadu_ps(acc[r0 + r] + 8);
         for (int k = 0; k < K_DENSE; k++) {
             __m256 lo = _mm256_load_ps(b[k]), hi = _mm256_load_ps(b[k] + 8);
             for (int r = 0; r < 4; r++) {
@@ -106,7 +122,8 @@ static void multiply(float acc[N][N], const tile_t a, const tile_t b) {
                 s[r][1] = _mm256_fmadd_ps(x, hi, s[r][1]);
             }
         }
-        for (int r = 0; r < 4; r++) _mm256_storeu_ps(acc[r0 + r], s[r][0]), _mm256_storeu_ps(acc[r0 + r] + 8, s[r][1]);
+        for (int r = 0; r < 4; r++)
+            _mm256_storeu_ps(acc[r0 + r], s[r][0]), _mm256_storeu_ps(acc[r0 + r] + 8, s[r][1]);
     }
 #endif
 }
@@ -116,9 +133,10 @@ static u32 sparse_position(const u32 *index, const gs_op *op, u32 row, u32 h, u3
     u32 bits = index[row + 16 * h] >> (op->index_key ? 16 : 0);
     return 4 * (e >> 1) + (bits >> 2 * e & 3);
 }
-static void multiply_sparse(float acc[N][N], const tile_t a, const tile_t b, const u32 *index, const gs_op *op) {
+static void multiply_sparse(float acc[N][N], const tile_t a, const tile_t b, const u32 *index,
+                            const gs_op *op) {
     for (u32 r = 0; r < N; r++)
-        for (u32 part = 0; part < 2; part++)      // dense 0..15, then 16..31
+        for (u32 part = 0; part < 2; part++) // dense 0..15, then 16..31
             for (u32 h = 0; h < 2; h++)
                 for (u32 e = 4 * part; e < 4 * part + 4; e++) {
                     float x = a[k_dense(e, h)][r];
@@ -143,14 +161,18 @@ static void load_accumulator(gs_wave *w, const gs_op *op, float acc[N][N], u32 o
             const u32 *in = v + 16 * h + (vector ? (out == OUT_F32 ? j : j >> 1) * GS_LANES : 0);
             float *row = acc[8 * h + j];
             // An inline constant was parsed as a float; small integers are bit patterns of the element.
-            if (out == OUT_F32 || (!vector && in[0] > 0xffff)) memcpy(row, in, N * sizeof *row);
-            else for (u32 col = 0; col < N; col++) {
-                u32 half = in[col] >> (vector ? 16 * (j & 1) : 0) & 0xffff;
-                row[col] = out == OUT_F16 ? gs_f16_to_f32_scalar(half) : gs_f32(half << 16);
-            }
+            if (out == OUT_F32 || (!vector && in[0] > 0xffff))
+                memcpy(row, in, N * sizeof *row);
+            else
+                for (u32 col = 0; col < N; col++) {
+                    u32 half = in[col] >> (vector ? 16 * (j & 1) : 0) & 0xffff;
+                    row[col] = out == OUT_F16 ? gs_f16_to_f32_scalar(half) : gs_f32(half << 16);
+                }
         }
-    if (op->neg_hi & 4) for (u32 i = 0; i < N * N; i++) acc[i / N][i % N] = fabsf(acc[i / N][i % N]);
-    if (op->neg_lo & 4) for (u32 i = 0; i < N * N; i++) acc[i / N][i % N] = -acc[i / N][i % N];
+    if (op->neg_hi & 4)
+        for (u32 i = 0; i < N * N; i++) acc[i / N][i % N] = fabsf(acc[i / N][i % N]);
+    if (op->neg_lo & 4)
+        for (u32 i = 0; i < N * N; i++) acc[i / N][i % N] = -acc[i / N][i % N];
 }
 
 static void store_result(u32 *d, float acc[N][N], u32 out) {
@@ -234,19 +256,31 @@ static gs_stop int_wmma(gs_wave *w, const gs_op *op) {
     return GS_RUN;
 }
 
-#define W(name, fn, arg)  {name, "r=rrr", fn, NULL, NULL, GS_CLASS_WMMA, 0, ROW_VALU | ROW_EXEC_FULL, arg}
-#define S(name, fn, arg)  {name, "r=rrr+", fn, NULL, NULL, GS_CLASS_WMMA, 0, ROW_VALU | ROW_EXEC_FULL, arg}
+#define W(name, fn, arg)                                                                                     \
+    { name, "r=rrr", fn, NULL, NULL, GS_CLASS_WMMA, 0, ROW_VALU | ROW_EXEC_FULL, arg }
+#define S(name, fn, arg)                                                                                     \
+    { name, "r=rrr+", fn, NULL, NULL, GS_CLASS_WMMA, 0, ROW_VALU | ROW_EXEC_FULL, arg }
 const gs_row GS_SYM(gs_rows_wmma)[] = {
-    W("v_wmma_f32_16x16x16_f16", float_wmma, ARG(F16, F16, OUT_F32, 16, 0)), W("v_wmma_f32_16x16x16_bf16", float_wmma, ARG(BF16, BF16, OUT_F32, 16, 0)),
-    W("v_wmma_f16_16x16x16_f16", float_wmma, ARG(F16, F16, OUT_F16, 16, 0)), W("v_wmma_bf16_16x16x16_bf16", float_wmma, ARG(BF16, BF16, OUT_BF16, 16, 0)),
-    W("v_wmma_f32_16x16x16_fp8_fp8", float_wmma, ARG(FP8, FP8, OUT_F32, 16, 0)), W("v_wmma_f32_16x16x16_fp8_bf8", float_wmma, ARG(FP8, BF8, OUT_F32, 16, 0)),
-    W("v_wmma_f32_16x16x16_bf8_fp8", float_wmma, ARG(BF8, FP8, OUT_F32, 16, 0)), W("v_wmma_f32_16x16x16_bf8_bf8", float_wmma, ARG(BF8, BF8, OUT_F32, 16, 0)),
-    W("v_wmma_i32_16x16x16_iu8", int_wmma, ARG(IU8, IU8, OUT_I32, 16, 0)), W("v_wmma_i32_16x16x16_iu4", int_wmma, ARG(IU4, IU4, OUT_I32, 16, 0)),
+    W("v_wmma_f32_16x16x16_f16", float_wmma, ARG(F16, F16, OUT_F32, 16, 0)),
+    W("v_wmma_f32_16x16x16_bf16", float_wmma, ARG(BF16, BF16, OUT_F32, 16, 0)),
+    W("v_wmma_f16_16x16x16_f16", float_wmma, ARG(F16, F16, OUT_F16, 16, 0)),
+    W("v_wmma_bf16_16x16x16_bf16", float_wmma, ARG(BF16, BF16, OUT_BF16, 16, 0)),
+    W("v_wmma_f32_16x16x16_fp8_fp8", float_wmma, ARG(FP8, FP8, OUT_F32, 16, 0)),
+    W("v_wmma_f32_16x16x16_fp8_bf8", float_wmma, ARG(FP8, BF8, OUT_F32, 16, 0)),
+    W("v_wmma_f32_16x16x16_bf8_fp8", float_wmma, ARG(BF8, FP8, OUT_F32, 16, 0)),
+    W("v_wmma_f32_16x16x16_bf8_bf8", float_wmma, ARG(BF8, BF8, OUT_F32, 16, 0)),
+    W("v_wmma_i32_16x16x16_iu8", int_wmma, ARG(IU8, IU8, OUT_I32, 16, 0)),
+    W("v_wmma_i32_16x16x16_iu4", int_wmma, ARG(IU4, IU4, OUT_I32, 16, 0)),
     W("v_wmma_i32_16x16x32_iu4", int_wmma, ARG(IU4, IU4, OUT_I32, 32, 0)),
-    S("v_swmmac_f32_16x16x32_f16", float_wmma, ARG(F16, F16, OUT_F32, 32, 1)), S("v_swmmac_f32_16x16x32_bf16", float_wmma, ARG(BF16, BF16, OUT_F32, 32, 1)),
-    S("v_swmmac_f16_16x16x32_f16", float_wmma, ARG(F16, F16, OUT_F16, 32, 1)), S("v_swmmac_bf16_16x16x32_bf16", float_wmma, ARG(BF16, BF16, OUT_BF16, 32, 1)),
-    S("v_swmmac_f32_16x16x32_fp8_fp8", float_wmma, ARG(FP8, FP8, OUT_F32, 32, 1)), S("v_swmmac_f32_16x16x32_fp8_bf8", float_wmma, ARG(FP8, BF8, OUT_F32, 32, 1)),
-    S("v_swmmac_f32_16x16x32_bf8_fp8", float_wmma, ARG(BF8, FP8, OUT_F32, 32, 1)), S("v_swmmac_f32_16x16x32_bf8_bf8", float_wmma, ARG(BF8, BF8, OUT_F32, 32, 1)),
-    S("v_swmmac_i32_16x16x32_iu8", int_wmma, ARG(IU8, IU8, OUT_I32, 32, 1)), S("v_swmmac_i32_16x16x32_iu4", int_wmma, ARG(IU4, IU4, OUT_I32, 32, 1)),
+    S("v_swmmac_f32_16x16x32_f16", float_wmma, ARG(F16, F16, OUT_F32, 32, 1)),
+    S("v_swmmac_f32_16x16x32_bf16", float_wmma, ARG(BF16, BF16, OUT_F32, 32, 1)),
+    S("v_swmmac_f16_16x16x32_f16", float_wmma, ARG(F16, F16, OUT_F16, 32, 1)),
+    S("v_swmmac_bf16_16x16x32_bf16", float_wmma, ARG(BF16, BF16, OUT_BF16, 32, 1)),
+    S("v_swmmac_f32_16x16x32_fp8_fp8", float_wmma, ARG(FP8, FP8, OUT_F32, 32, 1)),
+    S("v_swmmac_f32_16x16x32_fp8_bf8", float_wmma, ARG(FP8, BF8, OUT_F32, 32, 1)),
+    S("v_swmmac_f32_16x16x32_bf8_fp8", float_wmma, ARG(BF8, FP8, OUT_F32, 32, 1)),
+    S("v_swmmac_f32_16x16x32_bf8_bf8", float_wmma, ARG(BF8, BF8, OUT_F32, 32, 1)),
+    S("v_swmmac_i32_16x16x32_iu8", int_wmma, ARG(IU8, IU8, OUT_I32, 32, 1)),
+    S("v_swmmac_i32_16x16x32_iu4", int_wmma, ARG(IU4, IU4, OUT_I32, 32, 1)),
     S("v_swmmac_i32_16x16x64_iu4", int_wmma, ARG(IU4, IU4, OUT_I32, 64, 1)),
     {0}};

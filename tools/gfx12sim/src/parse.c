@@ -16,7 +16,9 @@ typedef struct pieces {
     u32 modifiers;
 } pieces;
 
-static bool starts(const char *text, const char *word) { return strncmp(text, word, strlen(word)) == 0; }
+static bool starts(const char *text, const char *word) {
+    return strncmp(text, word, strlen(word)) == 0;
+}
 
 static bool put(char (*list)[MAX_PIECE_BYTES], u32 *count, const char *text, size_t bytes) {
     while (bytes && text[bytes - 1] == ' ') bytes--;
@@ -29,7 +31,8 @@ static bool put(char (*list)[MAX_PIECE_BYTES], u32 *count, const char *text, siz
 
 // A word with ':' that is no register range is a modifier; so are these bare words.
 static bool is_modifier(const char *word, size_t bytes) {
-    static const char *const bare[] = {"clamp", "offen", "idxen", "tfe", "gds", "lds", "nv", "row_mirror", "row_half_mirror"};
+    static const char *const bare[] = {"clamp", "offen",      "idxen",          "tfe", "gds", "lds",
+                                       "nv",    "row_mirror", "row_half_mirror"};
     for (size_t i = 0; i < sizeof bare / sizeof *bare; i++)
         if (strlen(bare[i]) == bytes && memcmp(word, bare[i], bytes) == 0) return true;
     const char *colon = memchr(word, ':', bytes), *bracket = memchr(word, '[', bytes);
@@ -56,8 +59,16 @@ static bool split(const char *text, pieces *p) {
     }
 }
 
-static u32 bits32(float f) { u32 u; memcpy(&u, &f, 4); return u; }
-static u64 bits64(double d) { u64 u; memcpy(&u, &d, 8); return u; }
+static u32 bits32(float f) {
+    u32 u;
+    memcpy(&u, &f, 4);
+    return u;
+}
+static u64 bits64(double d) {
+    u64 u;
+    memcpy(&u, &d, 8);
+    return u;
+}
 
 // A constant means what its operand's type says; 16-bit types sit in the low half.
 static u64 constant_bits(const char *text, char type) {
@@ -79,12 +90,22 @@ static u64 constant_bits(const char *text, char type) {
 }
 
 static bool named_register(const char *t, gs_opnd *o) {
-    static const struct { const char *name; u8 kind, dwords; u16 reg; u64 value; } names[] = {
-        {"vcc_lo", OPND_SGPR, 1, SGPR_VCC, 0},        {"vcc_hi", OPND_SGPR, 1, SGPR_VCC + 1, 0},
-        {"vcc", OPND_SGPR, 2, SGPR_VCC, 0},           {"exec_lo", OPND_SGPR, 1, SGPR_EXEC, 0},
-        {"exec_hi", OPND_SGPR, 1, SGPR_EXEC + 1, 0},  {"exec", OPND_SGPR, 2, SGPR_EXEC, 0},
-        {"m0", OPND_SGPR, 1, SGPR_M0, 0},             {"null", OPND_SGPR, 1, SGPR_NULL, 0},
-        {"src_scc", OPND_SCC, 1, 0, 0},               {"scc", OPND_SCC, 1, 0, 0},
+    static const struct {
+        const char *name;
+        u8 kind, dwords;
+        u16 reg;
+        u64 value;
+    } names[] = {
+        {"vcc_lo", OPND_SGPR, 1, SGPR_VCC, 0},
+        {"vcc_hi", OPND_SGPR, 1, SGPR_VCC + 1, 0},
+        {"vcc", OPND_SGPR, 2, SGPR_VCC, 0},
+        {"exec_lo", OPND_SGPR, 1, SGPR_EXEC, 0},
+        {"exec_hi", OPND_SGPR, 1, SGPR_EXEC + 1, 0},
+        {"exec", OPND_SGPR, 2, SGPR_EXEC, 0},
+        {"m0", OPND_SGPR, 1, SGPR_M0, 0},
+        {"null", OPND_SGPR, 1, SGPR_NULL, 0},
+        {"src_scc", OPND_SCC, 1, 0, 0},
+        {"scc", OPND_SCC, 1, 0, 0},
         {"off", OPND_OFF, 0, 0, 0},
         {"src_shared_base", OPND_CONST, 2, 0, (u64)GS_APERTURE_SHARED_HI << 32},
         {"src_private_base", OPND_CONST, 2, 0, (u64)GS_APERTURE_PRIVATE_HI << 32},
@@ -93,7 +114,8 @@ static bool named_register(const char *t, gs_opnd *o) {
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(t, names[i].name) == 0) {
-            o->kind = names[i].kind, o->dwords = names[i].dwords, o->reg = names[i].reg, o->value = names[i].value;
+            o->kind = names[i].kind, o->dwords = names[i].dwords, o->reg = names[i].reg,
+            o->value = names[i].value;
             return true;
         }
     return false;
@@ -103,10 +125,14 @@ static bool named_register(const char *t, gs_opnd *o) {
 static bool numbered_register(const char *t, gs_opnd *o) {
     u32 base = 0, limit = 106;
     const char *digits = t + 1;
-    if (t[0] == 'v') o->kind = OPND_VGPR, limit = GS_VGPRS;
-    else if (t[0] == 's') o->kind = OPND_SGPR;
-    else if (starts(t, "ttmp")) o->kind = OPND_SGPR, base = SGPR_TTMP, limit = 16, digits = t + 4;
-    else return false;
+    if (t[0] == 'v')
+        o->kind = OPND_VGPR, limit = GS_VGPRS;
+    else if (t[0] == 's')
+        o->kind = OPND_SGPR;
+    else if (starts(t, "ttmp"))
+        o->kind = OPND_SGPR, base = SGPR_TTMP, limit = 16, digits = t + 4;
+    else
+        return false;
     char *end;
     bool range = *digits == '[';
     if (!isdigit((unsigned char)digits[range])) return false;
@@ -130,7 +156,8 @@ static bool parse_operand(gs_module *m, gs_opnd *o, const char *text, char type)
     size_t n = strlen(s);
     if (*s == '|' && n > 2 && s[n - 1] == '|') o->abs = true, s[n - 1] = 0, s++;
     n = strlen(s);
-    if (n > 2 && (strcmp(s + n - 2, ".l") == 0 || strcmp(s + n - 2, ".h") == 0)) o->hi = s[n - 1] == 'h', s[n - 2] = 0;
+    if (n > 2 && (strcmp(s + n - 2, ".l") == 0 || strcmp(s + n - 2, ".h") == 0))
+        o->hi = s[n - 1] == 'h', s[n - 2] = 0;
     if (named_register(s, o)) {
         if (o->kind == OPND_CONST) o->lanes = gs_konst_lanes(m, o->value);
         return true;
@@ -189,33 +216,52 @@ static bool parse_dpp(gs_module *m, gs_op *op, const char *name, const char *val
 }
 
 static bool parse_modifier(gs_module *m, gs_op *op, const char *text, const pieces *p) {
-    static const char *const dpp[] = {"quad_perm", "dpp8",       "row_shl",   "row_shr",  "row_ror",
-                                      "row_mirror", "row_half_mirror", "row_share", "row_xmask"};
+    static const char *const dpp[] = {"quad_perm",       "dpp8",      "row_shl",
+                                      "row_shr",         "row_ror",   "row_mirror",
+                                      "row_half_mirror", "row_share", "row_xmask"};
     char name[MAX_PIECE_BYTES];
     const char *colon = strchr(text, ':'), *value = colon ? colon + 1 : "1";
     snprintf(name, sizeof name, "%.*s", (int)(colon ? colon - text : (long)strlen(text)), text);
     for (size_t i = 0; i < sizeof dpp / sizeof *dpp; i++)
         if (strcmp(name, dpp[i]) == 0) return parse_dpp(m, op, name, value, p);
-    if (strcmp(name, "clamp") == 0) op->clamp = true;
-    else if (strcmp(name, "mul") == 0) op->omod = *value == '2' ? 1 : 2;
-    else if (strcmp(name, "div") == 0) op->omod = 3;
-    else if (strcmp(name, "op_sel") == 0) op->op_sel = bit_list(value);
-    else if (strcmp(name, "op_sel_hi") == 0) op->op_sel_hi = bit_list(value);
-    else if (strcmp(name, "neg_lo") == 0) op->neg_lo = bit_list(value);
-    else if (strcmp(name, "neg_hi") == 0) op->neg_hi = bit_list(value);
-    else if (strcmp(name, "byte_sel") == 0) op->byte_sel = (u8)atoi(value);
-    else if (strcmp(name, "index_key") == 0) op->index_key = (u8)atoi(value);
+    if (strcmp(name, "clamp") == 0)
+        op->clamp = true;
+    else if (strcmp(name, "mul") == 0)
+        op->omod = *value == '2' ? 1 : 2;
+    else if (strcmp(name, "div") == 0)
+        op->omod = 3;
+    else if (strcmp(name, "op_sel") == 0)
+        op->op_sel = bit_list(value);
+    else if (strcmp(name, "op_sel_hi") == 0)
+        op->op_sel_hi = bit_list(value);
+    else if (strcmp(name, "neg_lo") == 0)
+        op->neg_lo = bit_list(value);
+    else if (strcmp(name, "neg_hi") == 0)
+        op->neg_hi = bit_list(value);
+    else if (strcmp(name, "byte_sel") == 0)
+        op->byte_sel = (u8)atoi(value);
+    else if (strcmp(name, "index_key") == 0)
+        op->index_key = (u8)atoi(value);
     else if (strcmp(name, "offset") == 0) { // swizzle(...) keeps its text; ds_swizzle reads the encoding
         if (!starts(value, "swizzle")) op->offset = (i32)strtol(value, NULL, 0);
-    } else if (strcmp(name, "offset0") == 0) op->offset = (i32)strtol(value, NULL, 0);
-    else if (strcmp(name, "offset1") == 0) op->offset1 = (i32)strtol(value, NULL, 0);
-    else if (strcmp(name, "offen") == 0) op->offen = true;
-    else if (strcmp(name, "idxen") == 0) op->idxen = true;
-    else if (strcmp(name, "th") == 0) op->atomic_return = strstr(value, "ATOMIC") && strstr(value, "RETURN");
+    } else if (strcmp(name, "offset0") == 0)
+        op->offset = (i32)strtol(value, NULL, 0);
+    else if (strcmp(name, "offset1") == 0)
+        op->offset1 = (i32)strtol(value, NULL, 0);
+    else if (strcmp(name, "offen") == 0)
+        op->offen = true;
+    else if (strcmp(name, "idxen") == 0)
+        op->idxen = true;
+    else if (strcmp(name, "th") == 0)
+        op->atomic_return = strstr(value, "ATOMIC") && strstr(value, "RETURN");
     else if (strcmp(name, "scope") == 0)
-        op->scope = strstr(value, "SYS") ? SCOPE_SYS : strstr(value, "DEV") ? SCOPE_DEV : strstr(value, "SE") ? SCOPE_SE : SCOPE_CU;
-    else return starts(text, "row_mask") || starts(text, "bank_mask") || starts(text, "bound_ctrl") ||
-                starts(text, "fi:") || starts(text, "wait_");
+        op->scope = strstr(value, "SYS")   ? SCOPE_SYS
+                    : strstr(value, "DEV") ? SCOPE_DEV
+                    : strstr(value, "SE")  ? SCOPE_SE
+                                           : SCOPE_CU;
+    else
+        return starts(text, "row_mask") || starts(text, "bank_mask") || starts(text, "bound_ctrl") ||
+               starts(text, "fi:") || starts(text, "wait_");
     return true;
 }
 
@@ -228,8 +274,10 @@ static void note_use(gs_op *op, const gs_opnd *o, bool write) {
     note_scalars(write ? op->swrite : op->sread, o);
     if (o->kind != OPND_VGPR) return;
     u8 *count = write ? &op->vwrite_count : &op->vread_count;
-    if (write) op->vwrite[*count].reg = o->reg, op->vwrite[*count].count = o->dwords;
-    else op->vread[*count].reg = o->reg, op->vread[*count].count = o->dwords;
+    if (write)
+        op->vwrite[*count].reg = o->reg, op->vwrite[*count].count = o->dwords;
+    else
+        op->vread[*count].reg = o->reg, op->vread[*count].count = o->dwords;
     ++*count;
 }
 
@@ -247,7 +295,8 @@ static bool is_plain(const gs_op *op) {
     if (op->clamp || op->omod || op->dpp) return false;
     if (!gs_in("ufUFIm=", op->row->sig[0]) || op->row->flags & ROW_MERGE_DST) return false;
     for (u32 i = 0; i < op->nsrc; i++)
-        if (op->src[i].neg || op->src[i].abs || op->src[i].hi || !gs_in("ufUFIm", op->src[i].type)) return false;
+        if (op->src[i].neg || op->src[i].abs || op->src[i].hi || !gs_in("ufUFIm", op->src[i].type))
+            return false;
     return true;
 }
 
@@ -256,7 +305,10 @@ static bool fill_operands(gs_module *m, gs_op *op, const pieces *p) {
     u32 at = 0;
     bool source = false;
     for (; *sig; sig++) {
-        if (*sig == '=') { source = true; continue; }
+        if (*sig == '=') {
+            source = true;
+            continue;
+        }
         if (*sig == 'R' && !op->atomic_return) continue; // destination of an atomic that returns nothing
         gs_opnd *o = source ? &op->src[op->nsrc] : op->ndst ? &op->sdst : &op->dst;
         char type = *sig;
@@ -270,18 +322,28 @@ static bool fill_operands(gs_module *m, gs_op *op, const pieces *p) {
         if (source && op->nsrc == GS_MAX_SRC) return false;
         if (type == 'x') type = op->op_sel_hi >> op->nsrc & 1 ? 'h' : 'f';
         if (at < p->operands) {
-            if (type == 'i') { memset(o, 0, sizeof *o); o->kind = OPND_CONST; o->value = strtoull(p->operand[at], NULL, 0); at++; }
-            else if (!parse_operand(m, o, p->operand[at++], type)) return false;
-        } else if (type == 'm') parse_operand(m, o, "vcc_lo", 'm'); // printed only when it is not implied
-        else return false;
+            if (type == 'i') {
+                memset(o, 0, sizeof *o);
+                o->kind = OPND_CONST;
+                o->value = strtoull(p->operand[at], NULL, 0);
+                at++;
+            } else if (!parse_operand(m, o, p->operand[at++], type))
+                return false;
+        } else if (type == 'm')
+            parse_operand(m, o, "vcc_lo", 'm'); // printed only when it is not implied
+        else
+            return false;
         o->type = (u8)*sig;
         if (gs_in("wh", *sig) && source && o->kind != OPND_VGPR && op->op_sel >> op->nsrc & 1) o->hi = true;
         note_use(op, o, !source);
-        if (source) op->nsrc++;
-        else op->ndst++;
+        if (source)
+            op->nsrc++;
+        else
+            op->ndst++;
     }
     if (at != p->operands) return false;
-    if (op->atomic_return && !op->ndst && op->row->cls == GS_CLASS_ATOMIC) { // buffer form: returns into its data
+    if (op->atomic_return && !op->ndst &&
+        op->row->cls == GS_CLASS_ATOMIC) { // buffer form: returns into its data
         op->dst = op->src[0];
         op->ndst = 1;
         note_use(op, &op->dst, true);
@@ -315,7 +377,7 @@ static bool parse_single(gs_module *m, gs_op *op, const char *text) {
     op->exec = op->row->exec;
     op->lane = op->row->lane;
     op->op_sel_hi = strchr(op->row->sig, 'x') ? 0 : 7; // the values that LLVM leaves out
-    bool free_text = strcmp(op->row->sig, "*") == 0; // s_delay_alu and the like: the encoding has it all
+    bool free_text = strcmp(op->row->sig, "*") == 0;   // s_delay_alu and the like: the encoding has it all
     if (!free_text && !split(text + n, &p)) return false;
     bool ok = true;
     for (u32 i = 0; ok && i < p.modifiers; i++) ok = parse_modifier(m, op, p.modifier[i], &p);

@@ -17,7 +17,9 @@ typedef int64_t i64;
 typedef float f32a __attribute__((may_alias)); // lanes hold bits; arithmetic reads them as these
 typedef int32_t i32a __attribute__((may_alias));
 
-static inline bool gs_in(const char *set, int letter) { return letter && strchr(set, letter); }
+static inline bool gs_in(const char *set, int letter) {
+    return letter && strchr(set, letter);
+}
 
 #define GS_LANES         32
 #define GS_MAX_SRC       5
@@ -85,33 +87,37 @@ struct gs_op {
     i32 offset, offset1; // memory offset, or simm16, or branch distance
     u32 target;          // op index of a branch
     const gs_dpp *dpp;
-    const gs_op *pair; // second half of a VOPD
-    u32 index;         // position in the module
-    u32 raw; // first encoding dword
+    const gs_op *pair;       // second half of a VOPD
+    u32 index;               // position in the module
+    u32 raw;                 // first encoding dword
     u64 sread[2], swrite[2]; // scalar registers used, for the wait and hazard checks
-    struct { u16 reg; u8 count, half; } vread[GS_MAX_SRC + 1], vwrite[2];
+    struct {
+        u16 reg;
+        u8 count, half;
+    } vread[GS_MAX_SRC + 1], vwrite[2];
     u8 vread_count, vwrite_count;
     u64 va;
     const char *text;
 };
 
 typedef enum gs_row_flag {
-    ROW_PROPAGATE = 1 << 0,  // a move: undefined lanes pass through instead of being reported
-    ROW_EXEC_FULL = 1 << 1,  // needs EXEC all ones (WMMA, transposing loads)
-    ROW_NO_EXEC = 1 << 2,    // ignores EXEC (readlane, writelane)
-    ROW_READS_VCC = 1 << 3,  // implicit
-    ROW_WRITES_VCC = 1 << 4, // implicit
-    ROW_LDS_RETURN = 1 << 5, // destination returns through dscnt
-    ROW_VM_RETURN = 1 << 6,  // through loadcnt
-    ROW_F32_DENORM = 1 << 7, // honours the f32 denormal mode
-    ROW_F16_DENORM = 1 << 8, // honours the f16/f64 denormal mode
-    ROW_MERGE_DST = 1 << 9,  // keeps part of the destination (d16)
-    ROW_DOUBLE_ROUND = 1 << 10, // computes in the f16/f64 rounding mode
+    ROW_PROPAGATE = 1 << 0,          // a move: undefined lanes pass through instead of being reported
+    ROW_EXEC_FULL = 1 << 1,          // needs EXEC all ones (WMMA, transposing loads)
+    ROW_NO_EXEC = 1 << 2,            // ignores EXEC (readlane, writelane)
+    ROW_READS_VCC = 1 << 3,          // implicit
+    ROW_WRITES_VCC = 1 << 4,         // implicit
+    ROW_LDS_RETURN = 1 << 5,         // destination returns through dscnt
+    ROW_VM_RETURN = 1 << 6,          // through loadcnt
+    ROW_F32_DENORM = 1 << 7,         // honours the f32 denormal mode
+    ROW_F16_DENORM = 1 << 8,         // honours the f16/f64 denormal mode
+    ROW_MERGE_DST = 1 << 9,          // keeps part of the destination (d16)
+    ROW_DOUBLE_ROUND = 1 << 10,      // computes in the f16/f64 rounding mode
     ROW_MODIFIES_VGPR_SRC = 1 << 11, // v_swap
     ROW_VALU = 1 << 12,
     ROW_SALU = 1 << 13,
     ROW_PARTIAL_READ = 1 << 14, // reads only chosen lanes of its VGPR source; checked by the handler
-    ROW_WIDE_ADDEND = 1 << 15,  // an undefined high half of the 64-bit addend only makes the result's undefined
+    ROW_WIDE_ADDEND =
+        1 << 15, // an undefined high half of the 64-bit addend only makes the result's undefined
 } gs_row_flag;
 
 // One row per mnemonic. Signature: destinations '=' sources, one letter each, in the order of the text:
@@ -129,7 +135,7 @@ struct gs_row {
     u8 cls;
     u16 bytes; // memory: bytes per lane and access
     u16 flags;
-    u32 arg;   // handler's own
+    u32 arg; // handler's own
 };
 
 struct gs_wave {
@@ -145,21 +151,21 @@ struct gs_wave {
     u64 steps;
     // Wait counters: a sequence number per issue; all up to done are complete (they return in order).
     u32 issued[GS_CNT_COUNT], done[GS_CNT_COUNT];
-    u64 smem_pending[2];           // scalar registers with a load in flight
-    u32 pend_load[GS_VGPRS];       // sequence number of the load that will write the register
+    u64 smem_pending[2];     // scalar registers with a load in flight
+    u32 pend_load[GS_VGPRS]; // sequence number of the load that will write the register
     u32 pend_ds[GS_VGPRS];
-    u32 written[GS_VGPRS];         // lanes ever written
+    u32 written[GS_VGPRS];             // lanes ever written
     u32 pending_ops[GS_CNT_COUNT][64]; // op index by sequence number & 63, for the stall attribution
     // s_wait_alu hazard state: pairs ever read by a VALU, and values not yet committed.
     u64 hz_tracked, hz_salu[2], hz_valu[2];
     bool hz_vcc_salu, hz_vcc_valu;
     // Races: tickets of the group's memory operations. visible: of each wave, the last ticket ordered before us.
     u32 lds_visible[GS_MAX_WAVES], vm_visible[GS_MAX_WAVES];
-    u32 lds_safe, vm_safe;              // every ticket below is ordered, whoever took it
+    u32 lds_safe, vm_safe;                            // every ticket below is ordered, whoever took it
     u32 lds_ticket[64], st_ticket[64], ld_ticket[64]; // ticket of outstanding operation, by sequence & 63
     const u32 *store; // data of the store that is being checked, [dword][lane]
     bool store_high;  // ... its upper halves
-    u8 *scratch;                        // [dword][lane]
+    u8 *scratch;      // [dword][lane]
 };
 
 typedef struct gs_range {
@@ -203,8 +209,8 @@ typedef struct gs_lds_shadow {
 
 struct gs_group {
     gs_run *run;
-    gs_stats *stats;       // this worker's own
-    gs_line_stats *lines;  // this worker's own, or null
+    gs_stats *stats;      // this worker's own
+    gs_line_stats *lines; // this worker's own, or null
     u32 id[3], linear, uid;
     gs_wave *waves;
     u32 wave_count, alive, signalled, phase; // phase: barriers completed so far
@@ -222,9 +228,15 @@ struct gs_group {
 };
 
 // ---- registers ------------------------------------------------------------------------------------------
-static inline u32 gs_exec(const gs_wave *w) { return w->s[SGPR_EXEC]; }
-static inline u32 *gs_vgpr(gs_wave *w, u32 reg) { return w->v + (size_t)reg * GS_LANES; }
-static inline u64 gs_scalar64(const gs_wave *w, u32 reg) { return w->s[reg] | (u64)w->s[reg + 1] << 32; }
+static inline u32 gs_exec(const gs_wave *w) {
+    return w->s[SGPR_EXEC];
+}
+static inline u32 *gs_vgpr(gs_wave *w, u32 reg) {
+    return w->v + (size_t)reg * GS_LANES;
+}
+static inline u64 gs_scalar64(const gs_wave *w, u32 reg) {
+    return w->s[reg] | (u64)w->s[reg + 1] << 32;
+}
 static inline void gs_scalar_set(gs_wave *w, u32 reg, u32 value) {
     if (reg != SGPR_NULL) w->s[reg] = value;
 }
@@ -269,12 +281,13 @@ void gs_pend_vgpr(gs_wave *w, const gs_op *op, gs_counter counter);
 typedef enum gs_access { ACCESS_READ, ACCESS_WRITE, ACCESS_ATOMIC } gs_access;
 // Bounds, alignment, initialisation and races of one access per lane of exec.
 gs_stop gs_lds_access(gs_wave *w, const gs_op *op, const u32 *address, u32 exec, u32 bytes, gs_access access);
-gs_stop gs_global_access(gs_wave *w, const gs_op *op, const u64 *address, u32 exec, u32 bytes, gs_access access);
+gs_stop gs_global_access(gs_wave *w, const gs_op *op, const u64 *address, u32 exec, u32 bytes,
+                         gs_access access);
 void gs_race_release(gs_wave *w);
 void gs_race_acquire(gs_wave *w);
-void gs_race_signal(gs_wave *w); // at s_barrier_signal, before the barrier may complete
+void gs_race_signal(gs_wave *w);    // at s_barrier_signal, before the barrier may complete
 void gs_race_complete(gs_group *g); // all have signalled
-void gs_race_join(gs_wave *w);   // at the end of s_barrier_wait
+void gs_race_join(gs_wave *w);      // at the end of s_barrier_wait
 void gs_stats_lds(gs_wave *w, const gs_op *op, const u32 *address, u32 exec, u32 bytes);
 void gs_stats_global(gs_wave *w, const gs_op *op, const u64 *address, u32 exec, u32 bytes, bool write);
 
@@ -282,7 +295,8 @@ void gs_stats_global(gs_wave *w, const gs_op *op, const u64 *address, u32 exec, 
 const gs_row *gs_row_find(const char *mnemonic, size_t length);
 extern bool gs_use_avx512;
 
-#define GS_ROW_LISTS_ISA(X)    X(int) X(int16) X(f32) X(f16) X(f64) X(cvt) X(cmp) X(lane) X(dot) X(wmma) X(vmem) X(lds)
+#define GS_ROW_LISTS_ISA(X)                                                                                  \
+    X(int) X(int16) X(f32) X(f16) X(f64) X(cvt) X(cmp) X(lane) X(dot) X(wmma) X(vmem) X(lds)
 #define GS_ROW_LISTS_COMMON(X) X(salu) X(sfloat) X(smem) X(atomic) X(flow)
 
 #endif

@@ -7,10 +7,26 @@
 #include <string.h>
 #include "sim.h"
 
-static inline float gs_f32(u32 bits) { float f; memcpy(&f, &bits, 4); return f; }
-static inline u32 gs_bits(float f) { u32 u; memcpy(&u, &f, 4); return u; }
-static inline double gs_f64(u64 bits) { double d; memcpy(&d, &bits, 8); return d; }
-static inline u64 gs_bits64(double d) { u64 u; memcpy(&u, &d, 8); return u; }
+static inline float gs_f32(u32 bits) {
+    float f;
+    memcpy(&f, &bits, 4);
+    return f;
+}
+static inline u32 gs_bits(float f) {
+    u32 u;
+    memcpy(&u, &f, 4);
+    return u;
+}
+static inline double gs_f64(u64 bits) {
+    double d;
+    memcpy(&d, &bits, 8);
+    return d;
+}
+static inline u64 gs_bits64(double d) {
+    u64 u;
+    memcpy(&u, &d, 8);
+    return u;
+}
 
 // Exact conversions by integer arithmetic; independent of the host's rounding state. odd: sticky rounding for
 // callers that pass a value already rounded to odd gets the right answer too, because this rounds once.

@@ -20,7 +20,11 @@ static u32 pass_cycles(const u32 *address, u32 exec, u32 first, u32 lanes, u32 w
 }
 
 void gs_stats_lds(gs_wave *w, const gs_op *op, const u32 *address, u32 exec, u32 bytes) {
-    u32 words = bytes < 4 ? 1 : bytes / 4, lanes = words >= 3 ? 8 : words == 2 ? 16 : 32, cycles = 0, least = 0;
+    u32 words = bytes < 4 ? 1 : bytes / 4,
+        lanes = words >= 3   ? 8
+                : words == 2 ? 16
+                             : 32,
+        cycles = 0, least = 0;
     for (u32 first = 0; first < GS_LANES; first += lanes) {
         u32 c = pass_cycles(address, exec, first, lanes, words);
         cycles += c;
@@ -46,8 +50,11 @@ void gs_stats_global(gs_wave *w, const gs_op *op, const u64 *address, u32 exec, 
     }
     gs_stats *s = w->g->stats;
     u64 asked = (u64)__builtin_popcount(exec) * bytes;
-    if (op->cls == GS_CLASS_SMEM) s->smem_bytes += asked;
-    else if (write) s->store_bytes += asked, s->store_lines += count;
-    else s->load_bytes += asked, s->load_lines += count;
+    if (op->cls == GS_CLASS_SMEM)
+        s->smem_bytes += asked;
+    else if (write)
+        s->store_bytes += asked, s->store_lines += count;
+    else
+        s->load_bytes += asked, s->load_lines += count;
     if (w->g->lines) w->g->lines[op->index].lines_touched += count;
 }

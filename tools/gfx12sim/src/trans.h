@@ -7,11 +7,21 @@
 #include <math.h>
 #include "simd.h"
 
-static inline float gs_flush(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x; }
-static inline float gs_rcp(float x) { return gs_flush((float)(1.0 / (double)gs_flush(x))); }
-static inline float gs_sqrt(float x) { return sqrtf(gs_flush(x)); }
-static inline float gs_rsq(float x) { return (float)(1.0 / sqrt((double)gs_flush(x))); }
-static inline float gs_log2(float x) { return (float)log2((double)gs_flush(x)); }
+static inline float gs_flush(float x) {
+    return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x;
+}
+static inline float gs_rcp(float x) {
+    return gs_flush((float)(1.0 / (double)gs_flush(x)));
+}
+static inline float gs_sqrt(float x) {
+    return sqrtf(gs_flush(x));
+}
+static inline float gs_rsq(float x) {
+    return (float)(1.0 / sqrt((double)gs_flush(x)));
+}
+static inline float gs_log2(float x) {
+    return (float)log2((double)gs_flush(x));
+}
 
 // 2^x = 2^n * 2^r, |r| <= 1/2. Taylor series of e^(r ln 2) to r^13: remainder below 2^-58 of the result. No call
 // and no branch, so the loop over lanes vectorises, and every host computes the same bits.

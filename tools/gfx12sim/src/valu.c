@@ -45,7 +45,8 @@ static void flush16(u32 *x, const u32 *in) {
     EACH x[i] = in[i] & 0x7c00 ? in[i] : in[i] & 0x8000;
 }
 static void flush64(u32 *x, const u32 *in) {
-    EACH set64(x, i, in[GS_LANES + i] & 0x7ff00000 ? lane64(in, i) : (u64)(in[GS_LANES + i] & 0x80000000) << 32);
+    EACH set64(x, i,
+               in[GS_LANES + i] & 0x7ff00000 ? lane64(in, i) : (u64)(in[GS_LANES + i] & 0x80000000) << 32);
 }
 static u32 flush_pair(u32 x) {
     u32 lo = x & 0x7c00 ? x & 0xffff : x & 0x8000, hi = x & 0x7c000000 ? x & 0xffff0000 : x & 0x80000000;
@@ -59,19 +60,26 @@ static bool flushes(const gs_wave *w, char type, bool output) {
 }
 
 static void flush(u32 *x, const u32 *in, char type) {
-    if (type == 'f') flush32(x, in);
-    else if (type == 'h') flush16(x, in);
-    else if (type == 'F') flush64(x, in);
-    else EACH x[i] = flush_pair(in[i]);
+    if (type == 'f')
+        flush32(x, in);
+    else if (type == 'h')
+        flush16(x, in);
+    else if (type == 'F')
+        flush64(x, in);
+    else
+        EACH x[i] = flush_pair(in[i]);
 }
 
 static void sign_modify(u32 *x, const u32 *in, const gs_opnd *o, char type) {
-    u32 sign = type == 'h' || type == 'w' ? 0x8000 : 0x80000000, flip = o->neg ? sign : 0, keep = o->abs ? ~sign : ~0u;
+    u32 sign = type == 'h' || type == 'w' ? 0x8000 : 0x80000000, flip = o->neg ? sign : 0,
+        keep = o->abs ? ~sign : ~0u;
     if (type == 'F' || type == 'U' || type == 'I') EACH {
-        u32 hi = (in[GS_LANES + i] & keep) ^ flip;
-        x[i] = in[i];
-        x[GS_LANES + i] = hi;
-    } else EACH x[i] = (in[i] & keep) ^ flip;
+            u32 hi = (in[GS_LANES + i] & keep) ^ flip;
+            x[i] = in[i];
+            x[GS_LANES + i] = hi;
+        }
+    else
+        EACH x[i] = (in[i] & keep) ^ flip;
 }
 
 static void select_halves(u32 *x, const u32 *in, const gs_op *op, u32 k, bool real) {
@@ -92,7 +100,10 @@ static const u32 *fetch_modified(gs_wave *w, const gs_op *op, u32 k, u32 *tmp, u
         memcpy(tmp, moved, dwords * GS_LANES * sizeof *tmp);
         in = tmp;
     }
-    if (type == 'p' || type == 'q') { select_halves(tmp, in, op, k, type == 'p'); in = tmp; }
+    if (type == 'p' || type == 'q') {
+        select_halves(tmp, in, op, k, type == 'p');
+        in = tmp;
+    }
     if (type == 'h' || type == 'w' || type == 'b') {
         u32 shift = o->hi ? 16 : 0;
         EACH tmp[i] = in[i] >> shift & 0xffff;
@@ -107,12 +118,20 @@ static const u32 *fetch_modified(gs_wave *w, const gs_op *op, u32 k, u32 *tmp, u
         }
         type = 'f';
     }
-    if (o->neg || o->abs) { sign_modify(tmp, in, o, type); in = tmp; }
-    if (w->moded && flushes(w, type, false)) { flush(tmp, in, type); in = tmp; }
+    if (o->neg || o->abs) {
+        sign_modify(tmp, in, o, type);
+        in = tmp;
+    }
+    if (w->moded && flushes(w, type, false)) {
+        flush(tmp, in, type);
+        in = tmp;
+    }
     return in;
 }
 
-static float clamp1(float x) { return x > 0 ? (x < 1 ? x : 1) : 0; } // NaN gives 0
+static float clamp1(float x) {
+    return x > 0 ? (x < 1 ? x : 1) : 0;
+} // NaN gives 0
 
 static void scale_and_clamp(u32 *d, const gs_op *op, char type) {
     static const float factor[4] = {1, 2, 4, 0.5f};
@@ -174,8 +193,10 @@ static gs_stop valu_slow(gs_wave *w, const gs_op *op) {
     u32 exec = gs_exec(w), write = exec;
     u32 mask = valu_general(w, op, out, &write);
     u32 *d = gs_vgpr(w, op->dst.reg);
-    if (gs_in("hwb", op->dst.type)) write_half(d, out, op->dst.hi, write);
-    else gs_blend(d, out, write, op->dst.dwords);
+    if (gs_in("hwb", op->dst.type))
+        write_half(d, out, op->dst.hi, write);
+    else
+        gs_blend(d, out, write, op->dst.dwords);
     if (op->ndst == 2) set_mask(w, &op->sdst, mask & exec);
     return GS_RUN;
 }
@@ -184,14 +205,16 @@ static inline u32 run_plain(gs_wave *w, const gs_op *op, u32 *out) {
     lanes_t tmp[3];
     const u32 *s[3];
     s[1] = s[2] = tmp[0];
-    for (u32 k = 0; k < op->nsrc && k < 3; k++) s[k] = op->src[k].type == 'm' ? tmp[k] : gs_fetch(w, &op->src[k], tmp[k]);
+    for (u32 k = 0; k < op->nsrc && k < 3; k++)
+        s[k] = op->src[k].type == 'm' ? tmp[k] : gs_fetch(w, &op->src[k], tmp[k]);
     return op->lane(out, s[0], s[1], s[2], w, op);
 }
 
 gs_stop gs_valu_exec(gs_wave *w, const gs_op *op) {
     if (!op->plain || w->moded) return valu_slow(w, op);
     u32 exec = gs_exec(w), *d = gs_vgpr(w, op->dst.reg), mask;
-    if (exec == ~0u) mask = run_plain(w, op, d);
+    if (exec == ~0u)
+        mask = run_plain(w, op, d);
     else {
         lanes_t out;
         mask = run_plain(w, op, out);

@@ -33,7 +33,8 @@ void snippet_fill(snippet_inputs *inputs, uint64_t seed);
 void *assemble_text(const char *text, size_t *bytes);
 // One module with a kernel t0..tN-1 per instruction line.
 gs_module *snippet_module(gs_mem *mem, const char *const *lines, size_t count);
-void snippet_run(gs_mem *mem, gs_module *module, size_t index, const snippet_inputs *device_inputs, snippet_out *device_out);
+void snippet_run(gs_mem *mem, gs_module *module, size_t index, const snippet_inputs *device_inputs,
+                 snippet_out *device_out);
 
 // Kernel text for hand-written bodies: prologue (descriptor and metadata) around `body`.
 typedef struct kernel_text {
