@@ -12,15 +12,20 @@ static void run_nothing(const void *args, void *ws, rdi_par *par) {
     launches++;
 }
 
-static const rd_constraint m8[] = {RD_C_LE("m", 8, "one tile of 8 rows"), RD_C_MULTIPLE("k", 128, "scale block")};
-static const rd_constraint any_m[] = {RD_C_ONE_OF("a_dtype", "fp8_e4m3", "codes"), RD_C_MULTIPLE("k", 128, "scale block")};
+static const rd_constraint m8[] = {RD_C_LE("m", 8, "one tile of 8 rows"),
+                                   RD_C_MULTIPLE("k", 128, "scale block")};
+static const rd_constraint any_m[] = {RD_C_ONE_OF("a_dtype", "fp8_e4m3", "codes"),
+                                      RD_C_MULTIPLE("k", 128, "scale block")};
 static const rd_constraint all[] = {RD_C_ONE_OF("a_dtype", "fp8_e4m3", "codes")};
-static const rd_constraint rows64[] = {RD_C_EQ("gqa", 6, "six heads a wave"), RD_C_LE("rows", 64, "four waves of 16")};
+static const rd_constraint rows64[] = {RD_C_EQ("gqa", 6, "six heads a wave"),
+                                       RD_C_LE("rows", 64, "four waves of 16")};
 static const rd_constraint attn_all[] = {RD_C_GE("head_dim", 1, "any")};
 
-#define ROW(name_, op_, backend_, word_, isa_, ref_, list_)                                                            \
-    {{name_, op_, word_, RDI_ISA_TEXT(isa_), "test", "test", ref_, (int32_t)RDI_COUNT(list_), list_},                  \
-     RDI_BACKEND_##backend_, isa_, run_nothing, NULL}
+#define ROW(name_, op_, backend_, word_, isa_, ref_, list_)                                                  \
+    {                                                                                                        \
+        {name_, op_, word_, RDI_ISA_TEXT(isa_), "test", "test", ref_, (int32_t)RDI_COUNT(list_), list_},     \
+            RDI_BACKEND_##backend_, isa_, run_nothing, NULL                                                  \
+    }
 static const rdi_row rows[] = {
     ROW("gemm_fp8block_m8_cpu_avx512", "gemm_fp8block", CPU, "cpu", RDI_ISA_AVX512, 0, m8),
     ROW("gemm_fp8block_any_cpu_avx2", "gemm_fp8block", CPU, "cpu", RDI_ISA_AVX2, 0, any_m),

@@ -3,6 +3,7 @@
 // width, cache layout and block size.
 #include "attn_case.h"
 
+#include "kernels/attn/lanes_exp2.h"
 #include "kernels/attn/partition.h"
 
 static void compare_bits(const attn_case *c, const void *a, const void *b, const char *what) {
@@ -10,25 +11,30 @@ static void compare_bits(const attn_case *c, const void *a, const void *b, const
         for (int64_t h = 0; h < c->args.q_heads; h++)
             for (int64_t d = 0; d < c->args.head_dim; d++)
                 if (!same_bits(c->args.out_dtype, a, b, case_out_at(c, t, h, d)))
-                    fail_msg("%s: token %lld head %lld dim %lld: %a and %a", what, (long long)t, (long long)h, (long long)d,
+                    fail_msg("%s: token %lld head %lld dim %lld: %a and %a", what, (long long)t, (long long)h,
+                             (long long)d,
                              (double)rdi_load_f32(a, c->args.out_dtype, case_out_at(c, t, h, d)),
                              (double)rdi_load_f32(b, c->args.out_dtype, case_out_at(c, t, h, d)));
 }
 
 // Judges `samples` random (token, head) rows of an output, the first and last of each sequence always among them.
-static void judge(const attn_case *c, const void *out, bool reference, int samples, uint64_t *rng, const char *what) {
+static void judge(const attn_case *c, const void *out, bool reference, int samples, uint64_t *rng,
+                  const char *what) {
     oracle_row *o = malloc(sizeof *o);
     for (int s = 0; s < c->shape.seqs; s++)
         for (int i = 0; i < samples && c->shape.q_len[s] > 0; i++) {
-            int64_t token = i == 0 ? 0 : i == 1 ? c->shape.q_len[s] - 1 : (int64_t)(random_next(rng) % (uint64_t)c->shape.q_len[s]);
+            int64_t token = i == 0   ? 0
+                            : i == 1 ? c->shape.q_len[s] - 1
+                                     : (int64_t)(random_next(rng) % (uint64_t)c->shape.q_len[s]);
             int64_t head = (int64_t)(random_next(rng) % (uint64_t)c->args.q_heads);
             oracle_attend(c, s, token, head, o);
             for (int64_t d = 0; d < c->args.head_dim; d++) {
-                double seen = (double)rdi_load_f32(out, c->args.out_dtype, case_out_at(c, c->q_starts[s] + token, head, d));
+                double seen = (double)rdi_load_f32(out, c->args.out_dtype,
+                                                   case_out_at(c, c->q_starts[s] + token, head, d));
                 double bound = oracle_bound(c, o, d, reference);
                 if (!(fabs(seen - o->out[d]) <= bound))
-                    fail_msg("%s: seq %d token %lld head %lld dim %lld: %.9g, needs %.9g +- %.3g", what, s, (long long)token,
-                             (long long)head, (long long)d, seen, o->out[d], bound);
+                    fail_msg("%s: seq %d token %lld head %lld dim %lld: %.9g, needs %.9g +- %.3g", what, s,
+                             (long long)token, (long long)head, (long long)d, seen, o->out[d], bound);
             }
         }
     free(o);
@@ -45,16 +51,27 @@ static void check_case(attn_case *c, const char *op, int threads, bool slow, uin
         void *out = case_run(c, row, row->info.is_reference ? 1 : threads);
         if (row->info.is_reference || !first) judge(c, out, row->info.is_reference, 5, rng, row->info.name);
         if (!row->info.is_reference && first) compare_bits(c, first, out, row->info.name);
-        if (!first && !row->info.is_reference) first = out;
-        else free(out);
+        if (!first && !row->info.is_reference)
+            first = out;
+        else
+            free(out);
     }
     free(first);
 }
 
 static attn_shape plain_shape(int q_heads, int kv_heads, int head_dim, int block_tokens) {
-    return (attn_shape){.seqs = 1, .q_len = {1}, .kv_len = {70}, .q_heads = q_heads, .kv_heads = kv_heads,
-                        .head_dim = head_dim, .block_tokens = block_tokens, .scales = true, .token_order = true,
-                        .q_dtype = RD_DTYPE_BF16, .kv_dtype = RD_DTYPE_E4M3, .out_dtype = RD_DTYPE_F32};
+    return (attn_shape){.seqs = 1,
+                        .q_len = {1},
+                        .kv_len = {70},
+                        .q_heads = q_heads,
+                        .kv_heads = kv_heads,
+                        .head_dim = head_dim,
+                        .block_tokens = block_tokens,
+                        .scales = true,
+                        .token_order = true,
+                        .q_dtype = RD_DTYPE_BF16,
+                        .kv_dtype = RD_DTYPE_E4M3,
+                        .out_dtype = RD_DTYPE_F32};
 }
 
 static void pick_features(attn_shape *s, uint64_t *rng) {
@@ -74,7 +91,8 @@ static void pick_features(attn_shape *s, uint64_t *rng) {
 // The field's grid (heads, sizes, blocks, mixed batches), features drawn at random.
 static void test_attn_grid(void **state) {
     (void)state;
-    static const int heads[][2] = {{4, 4}, {8, 2}, {9, 3}, {5, 1}, {6, 1}}, dims[] = {64, 80, 96, 128, 256, 512};
+    static const int heads[][2] = {{4, 4}, {8, 2}, {9, 3}, {5, 1}, {6, 1}},
+                     dims[] = {64, 80, 96, 128, 256, 512};
     static const int blocks[] = {16, 64, 128};
     uint64_t rng = fresh_seed("test_attn_grid");
     for (size_t h = 0; h < RDI_COUNT(heads); h++)
@@ -118,7 +136,8 @@ static void test_attn_reference_takes_any_head_size(void **state) {
 // ---- order class ------------------------------------------------------------------------------------------------------
 // One sequence of 17 query tokens, then the same tokens in calls of every width, alone and behind another sequence: rows at
 // equal positions over equal keys must have equal bits. The smaller calls reuse the big case's cache.
-static void run_width(attn_case *c, const rdi_row *row, int first, int width, int threads, const uint8_t *whole) {
+static void run_width(attn_case *c, const rdi_row *row, int first, int width, int threads,
+                      const uint8_t *whole) {
     attn_case part = *c;
     int last = first + width;
     part.kv_lens[0] = c->kv_lens[0] - c->shape.q_len[0] + last;
@@ -129,8 +148,8 @@ static void run_width(attn_case *c, const rdi_row *row, int first, int width, in
         for (int64_t h = 0; h < c->args.q_heads; h++)
             for (int64_t d = 0; d < c->args.head_dim; d++)
                 if (!same_bits(c->args.out_dtype, whole, out, case_out_at(c, t, h, d)))
-                    fail_msg("%s: width %d first %d: token %lld head %lld dim %lld differs", row->info.name, width, first,
-                             (long long)t, (long long)h, (long long)d);
+                    fail_msg("%s: width %d first %d: token %lld head %lld dim %lld differs", row->info.name,
+                             width, first, (long long)t, (long long)h, (long long)d);
     free(out);
 }
 
@@ -218,19 +237,24 @@ static void test_attn_same_bits_in_any_layout(void **state) {
             if (kept) { // give it the first case's numbers, in its own layout
                 memcpy(c->q.data, kept->q.data, c->q.bytes);
                 uint64_t per_key = (uint64_t)(s.kv_heads * s.head_dim);
-                memcpy(c->k_scale, kept->k_scale, (size_t)s.kv_heads * 4), memcpy(c->v_scale, kept->v_scale, (size_t)s.kv_heads * 4);
+                memcpy(c->k_scale, kept->k_scale, (size_t)s.kv_heads * 4),
+                    memcpy(c->v_scale, kept->v_scale, (size_t)s.kv_heads * 4);
                 for (int64_t p = s.window ? s.kv_len[0] - 7 - s.window + 1 : 0; p < s.kv_len[0]; p++)
                     for (uint64_t i = 0; i < per_key; i++) {
                         int64_t block = c->table[p / s.block_tokens], token = p % s.block_tokens;
                         int64_t h = (int64_t)i / s.head_dim, d = (int64_t)i % s.head_dim;
-                        case_put(c->k.data, s.kv_dtype, case_key_at(&c->args, block, token, h, d), kept->k_codes[0][(uint64_t)p * per_key + i]);
-                        case_put(c->v.data, s.kv_dtype, case_value_at(&c->args, block, token, h, d), kept->v_codes[0][(uint64_t)p * per_key + i]);
+                        case_put(c->k.data, s.kv_dtype, case_key_at(&c->args, block, token, h, d),
+                                 kept->k_codes[0][(uint64_t)p * per_key + i]);
+                        case_put(c->v.data, s.kv_dtype, case_value_at(&c->args, block, token, h, d),
+                                 kept->v_codes[0][(uint64_t)p * per_key + i]);
                     }
             }
             void *out = case_run(c, row, 2);
             if (first) compare_bits(c, first, out, "layout");
-            if (!kept) kept = c, first = out;
-            else free(out), case_free(c);
+            if (!kept)
+                kept = c, first = out;
+            else
+                free(out), case_free(c);
         }
         free(first), case_free(kept);
     }
@@ -244,7 +268,8 @@ static void check_one(attn_shape s, const char *op, const char *name) {
     case_free(c);
 }
 
-static void test_attn_one_token_prefill(void **state) { // bug case 16: a prefill of one token, with and without a past
+static void
+test_attn_one_token_prefill(void **state) { // bug case 16: a prefill of one token, with and without a past
     (void)state;
     attn_shape s = plain_shape(9, 3, 64, 64);
     s.kv_len[0] = 1;
@@ -265,7 +290,8 @@ static void test_attn_rows_above_64_at_gqa_6(void **state) { // bug case 19: 9, 
     check_one(wide, "attn_decode", "test_attn_rows_above_64_at_gqa_6");
 }
 
-static void test_attn_rows_before_the_first_key(void **state) { // bug case 35: nothing visible gives zeros, not NaN
+static void
+test_attn_rows_before_the_first_key(void **state) { // bug case 35: nothing visible gives zeros, not NaN
     (void)state;
     attn_shape s = plain_shape(4, 2, 64, 16);
     s.seqs = 3;
@@ -281,7 +307,8 @@ static void test_attn_rows_before_the_first_key(void **state) { // bug case 35: 
     const rdi_row *row;
     for (int i = 0; (row = row_at("attn_decode", i)); i++) {
         float *out = case_run(c, row, 2);
-        for (int64_t d = 0; d < 64; d++) assert_true(out[case_out_at(c, 0, 1, d)] == 0 && out[case_out_at(c, 9, 3, d)] == 0);
+        for (int64_t d = 0; d < 64; d++)
+            assert_true(out[case_out_at(c, 0, 1, d)] == 0 && out[case_out_at(c, 9, 3, d)] == 0);
         free(out);
     }
     case_free(c);
@@ -309,8 +336,10 @@ static void test_attn_nan_reaches_its_readers_alone(void **state) {
         attn_case *c = case_new(&s, &rng);
         int poisoned = 90, block = c->table[poisoned / 16];
         uint16_t nan = kind & 1 ? 0x7fc0 : kind & 2 ? 0x7f : 0xff;
-        if (kind & 2) case_put(c->v.data, s.kv_dtype, case_value_at(&c->args, block, poisoned % 16, 0, 11), nan);
-        else case_put(c->k.data, s.kv_dtype, case_key_at(&c->args, block, poisoned % 16, 0, 11), nan);
+        if (kind & 2)
+            case_put(c->v.data, s.kv_dtype, case_value_at(&c->args, block, poisoned % 16, 0, 11), nan);
+        else
+            case_put(c->k.data, s.kv_dtype, case_key_at(&c->args, block, poisoned % 16, 0, 11), nan);
         const rdi_row *row;
         for (int i = 0; (row = row_at("attn_decode", i)); i++) {
             float *out = case_run(c, row, 2);
@@ -319,7 +348,8 @@ static void test_attn_nan_reaches_its_readers_alone(void **state) {
                     for (int64_t d = 0; d < 64; d++) {
                         bool sees = 100 - 17 + t >= poisoned && (!(kind & 2) || d == 11);
                         if (isnan(out[case_out_at(c, t, h, d)]) != sees)
-                            fail_msg("%s: kind %d token %d dim %d: NaN %s", row->info.name, kind, (int)t, (int)d, sees ? "lost" : "leaked");
+                            fail_msg("%s: kind %d token %d dim %d: NaN %s", row->info.name, kind, (int)t,
+                                     (int)d, sees ? "lost" : "leaked");
                     }
             free(out);
         }
@@ -342,7 +372,8 @@ static void test_attn_every_fp8_code(void **state) {
         float *out = case_run(c, row, 1);
         for (int code = 0; code < 256; code++) {
             float seen = out[case_out_at(c, 0, 0, code)], value = rdi_f32_from_e4m3((uint8_t)code);
-            if (isnan(value) ? !isnan(seen) : seen != value * 0.5f) fail_msg("%s: code %d: %g", row->info.name, code, (double)seen);
+            if (isnan(value) ? !isnan(seen) : seen != value * 0.5f)
+                fail_msg("%s: code %d: %g", row->info.name, code, (double)seen);
         }
         free(out);
     }
@@ -361,7 +392,8 @@ static void test_attn_every_fp8_code_as_key(void **state) {
             int code = p < 127 ? p : p + 1; // both NaN codes left out
             for (int d = 0; d < 64; d++) {
                 c->k_codes[0][p * 64 + d] = d == p % 64 ? (uint16_t)code : 0;
-                case_put(c->k.data, RD_DTYPE_E4M3, case_key_at(&c->args, c->table[p / 64], p % 64, 0, d), c->k_codes[0][p * 64 + d]);
+                case_put(c->k.data, RD_DTYPE_E4M3, case_key_at(&c->args, c->table[p / 64], p % 64, 0, d),
+                         c->k_codes[0][p * 64 + d]);
             }
         }
         check_case(c, "attn_decode", 1, true, &rng);
@@ -373,7 +405,8 @@ static void test_attn_partition_is_a_partition(void **state) {
     (void)state;
     int64_t previous = -1;
     for (int64_t position = 0; position < 200000; position++) {
-        int64_t chunk = rdi_attn_chunk_of(position), begin = rdi_attn_chunk_begin(chunk), end = rdi_attn_chunk_begin(chunk + 1);
+        int64_t chunk = rdi_attn_chunk_of(position), begin = rdi_attn_chunk_begin(chunk),
+                end = rdi_attn_chunk_begin(chunk + 1);
         assert_true(begin <= position && position < end && begin % 64 == 0);
         assert_true(end - begin >= RDI_ATTN_CHUNK_MIN && end - begin <= RDI_ATTN_CHUNK_MAX);
         assert_true(chunk == previous || (chunk == previous + 1 && position == begin));
@@ -383,8 +416,29 @@ static void test_attn_partition_is_a_partition(void **state) {
     assert_int_equal(rdi_attn_chunk_count(0), 0);
 }
 
+// The exponential against libm in double: 2^22 steps over the range that the softmax uses, ends and special values.
+static void test_attn_exp2_within_3_ulp(void **state) {
+    (void)state;
+    float lane[16], x[16];
+    for (int64_t i = 0; i < (1 << 22); i += 16) {
+        for (int l = 0; l < 16; l++) x[l] = -126.0f * (float)(i + l) / (float)(1 << 22);
+        v16_store(lane, lanes_exp2(v16_load(x)));
+        for (int l = 0; l < 16; l++) {
+            double exact = exp2((double)x[l]);
+            if (fabs((double)lane[l] - exact) > 3 * 0x1p-23 * exact)
+                fail_msg("2^%a = %a, needs %a", (double)x[l], (double)lane[l], exact);
+        }
+    }
+    const float special[16] = {0,         -0.0f, -1,        -126,    -126.5f,    -127,
+                               -INFINITY, NAN,   -0x1p-30f, -125.5f, -125.49999f};
+    v16_store(lane, lanes_exp2(v16_load(special)));
+    assert_true(lane[0] == 1 && lane[1] == 1 && lane[2] == 0.5f && lane[3] == 0x1p-126f);
+    assert_true(lane[4] == 0 && lane[5] == 0 && lane[6] == 0 && isnan(lane[7]) && lane[8] == 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_attn_exp2_within_3_ulp),
         cmocka_unit_test(test_attn_partition_is_a_partition),
         cmocka_unit_test(test_attn_reference_takes_any_head_size),
         cmocka_unit_test(test_attn_one_token_prefill),

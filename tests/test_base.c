@@ -255,7 +255,8 @@ static void test_isa_words(void **state) {
     (void)state;
     assert_string_equal(RDI_ISA_TEXT(0), "");
     assert_string_equal(RDI_ISA_TEXT(RDI_ISA_AVX2), "avx2");
-    assert_string_equal(RDI_ISA_TEXT(RDI_ISA_AVX2 | RDI_ISA_AVX512 | RDI_ISA_AVX512BF16), "avx2 avx512 avx512bf16");
+    assert_string_equal(RDI_ISA_TEXT(RDI_ISA_AVX2 | RDI_ISA_AVX512 | RDI_ISA_AVX512BF16),
+                        "avx2 avx512 avx512bf16");
     assert_string_equal(RDI_ISA_TEXT(RDI_ISA_CPU_MASK), "avx2 avx512 avx512vbmi avx512bf16 avx512vnni");
     assert_string_equal(RDI_ISA_TEXT(RDI_ISA_GFX1201), "gfx1201");
     assert_string_equal(RDI_ISA_TEXT(RDI_ISA_SM90A), "sm_90a");

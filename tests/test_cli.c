@@ -19,7 +19,8 @@ static cli_result result;
 
 static void run(const char *arguments, int code) {
     cli_run("", arguments, &result);
-    if (result.code != code) fail_msg("radiance %s: exit %d, needs %d: %s", arguments, result.code, code, result.err);
+    if (result.code != code)
+        fail_msg("radiance %s: exit %d, needs %d: %s", arguments, result.code, code, result.err);
 }
 
 // The caller deletes what comes back.
@@ -90,7 +91,8 @@ static void test_cli_names_what_is_wrong(void **state) {
         {"explain gemm_fp8block m=0", RD_E_INVALID, "m=0, needs 1 to 2147483647"},
         {"explain gemm_fp8block mm=1", RD_E_INVALID, "unknown key mm, the op has: m n k"},
         {"explain nothing", RD_E_INVALID, "unknown op nothing, known: gemm_fp8block"},
-        {"explain gemm_fp8block --device r9701", RD_E_NO_DEVICE, "device=r9701 is not known, needs one of: cpu"},
+        {"explain gemm_fp8block --device r9701", RD_E_NO_DEVICE,
+         "device=r9701 is not known, needs one of: cpu"},
         {"explain gemm_fp8block --device", RD_E_INVALID, "--device needs NAME"},
         {"explain gemm_fp8block --json=1", RD_E_INVALID, "--json takes no value, got 1"},
         {"constraints nothing", RD_E_INVALID, "unknown kernel nothing"},
@@ -136,7 +138,8 @@ static void test_cli_kernels_and_constraints(void **state) {
         assert_non_null(kernel);
         assert_string_equal(text_of(row, "name"), kernel->name);
         assert_string_equal(text_of(row, "op"), kernel->op);
-        assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(row, "constraints")), kernel->constraint_count);
+        assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(row, "constraints")),
+                         kernel->constraint_count);
     }
     assert_null(rd_kernel_at(count));
     cJSON_Delete(json);
@@ -152,7 +155,9 @@ static void test_cli_kernels_and_constraints(void **state) {
     assert_non_null(strstr(result.out, first->constraints[0].text));
 }
 
-#define QUESTION "gemm_fp8block m=1 n=7168 k=2048 a_dtype=torch.float8_e4m3fn w_scale_dtype=fp32 c_dtype=bf16 layout=row bias=0"
+#define QUESTION                                                                                             \
+    "gemm_fp8block m=1 n=7168 k=2048 a_dtype=torch.float8_e4m3fn w_scale_dtype=fp32 c_dtype=bf16 "           \
+    "layout=row bias=0"
 static void test_cli_explain_and_select_agree(void **state) {
     (void)state;
     const char *const devices[] = {"cpu", "cpu:ref", "x86-avx512", "x86-avx2"};
@@ -172,8 +177,9 @@ static void test_cli_explain_and_select_agree(void **state) {
         snprintf(arguments, sizeof arguments, "select --json --device=%s " QUESTION, devices[i]);
         cJSON *selection = run_json(arguments);
         assert_string_equal(text_of(selection, "kernel"), chosen);
-        assert_string_equal(text_of(selection, "query"), "m=1 n=7168 k=2048 a_dtype=fp8_e4m3 w_scale_dtype=fp32 "
-                                                         "c_dtype=bf16 layout=row bias=0");
+        assert_string_equal(text_of(selection, "query"),
+                            "m=1 n=7168 k=2048 a_dtype=fp8_e4m3 w_scale_dtype=fp32 "
+                            "c_dtype=bf16 layout=row bias=0");
         cJSON_Delete(selection);
         cJSON_Delete(verdicts);
     }
@@ -185,8 +191,9 @@ static void test_cli_explain_and_select_agree(void **state) {
 
 static void test_cli_plan(void **state) {
     (void)state;
-    const char *plan = "plan gemm_fp8block m=1..4096 n=7168 k=2048 a_dtype=fp8 w_scale_dtype=fp32 c_dtype=bf16 layout=row "
-                       "--device x86-avx512";
+    const char *plan =
+        "plan gemm_fp8block m=1..4096 n=7168 k=2048 a_dtype=fp8 w_scale_dtype=fp32 c_dtype=bf16 layout=row "
+        "--device x86-avx512";
     run(plan, 0);
     assert_memory_equal(result.out, "gemm_fp8block m=1..", 19);
     char arguments[512];

@@ -17,20 +17,36 @@
 typedef struct format {
     const char *name;
     int exponent_bits, mantissa_bits, bias;
-    uint32_t top;       // largest finite code
-    uint32_t above;     // code that values beyond it become: top = saturates, top + 1 = infinity
+    uint32_t top;   // largest finite code
+    uint32_t above; // code that values beyond it become: top = saturates, top + 1 = infinity
     float (*widen)(uint32_t code);
     uint32_t (*narrow)(float value);
 } format;
 
-static float widen_e4m3(uint32_t code) { return rdi_f32_from_e4m3((uint8_t)code); }
-static float widen_e5m2(uint32_t code) { return rdi_f32_from_e5m2((uint8_t)code); }
-static float widen_f16(uint32_t code) { return rdi_f32_from_f16((uint16_t)code); }
-static float widen_bf16(uint32_t code) { return rdi_f32_from_bf16((uint16_t)code); }
-static uint32_t narrow_e4m3(float value) { return rdi_e4m3_from_f32(value); }
-static uint32_t narrow_e5m2(float value) { return rdi_e5m2_from_f32(value); }
-static uint32_t narrow_f16(float value) { return rdi_f16_from_f32(value); }
-static uint32_t narrow_bf16(float value) { return rdi_bf16_from_f32(value); }
+static float widen_e4m3(uint32_t code) {
+    return rdi_f32_from_e4m3((uint8_t)code);
+}
+static float widen_e5m2(uint32_t code) {
+    return rdi_f32_from_e5m2((uint8_t)code);
+}
+static float widen_f16(uint32_t code) {
+    return rdi_f32_from_f16((uint16_t)code);
+}
+static float widen_bf16(uint32_t code) {
+    return rdi_f32_from_bf16((uint16_t)code);
+}
+static uint32_t narrow_e4m3(float value) {
+    return rdi_e4m3_from_f32(value);
+}
+static uint32_t narrow_e5m2(float value) {
+    return rdi_e5m2_from_f32(value);
+}
+static uint32_t narrow_f16(float value) {
+    return rdi_f16_from_f32(value);
+}
+static uint32_t narrow_bf16(float value) {
+    return rdi_bf16_from_f32(value);
+}
 
 static const format formats[] = {
     {"e4m3", 4, 3, 7, 0x7e, 0x7e, widen_e4m3, narrow_e4m3},
@@ -40,7 +56,9 @@ static const format formats[] = {
 };
 enum { FORMATS = sizeof formats / sizeof formats[0] };
 
-static uint32_t sign_bit(const format *f) { return 1u << (f->exponent_bits + f->mantissa_bits); }
+static uint32_t sign_bit(const format *f) {
+    return 1u << (f->exponent_bits + f->mantissa_bits);
+}
 
 // Value of a finite code without sign, also of top + 1 as if the exponent went on: the definition, in double.
 static double magnitude_of(const format *f, uint32_t code) {
@@ -62,7 +80,8 @@ static void test_convert_every_code(void **state) {
                 assert_int_equal(signbit(value) != 0, code >= sign_bit(f));
                 // A NaN stays a NaN of the same sign; an infinity stays one.
                 uint32_t back = f->narrow(value);
-                assert_true(infinite ? back == code : isnan(f->widen(back)) && (back & sign_bit(f)) == (code & sign_bit(f)));
+                assert_true(infinite ? back == code
+                                     : isnan(f->widen(back)) && (back & sign_bit(f)) == (code & sign_bit(f)));
                 continue;
             }
             double magnitude = magnitude_of(f, bare);
@@ -122,7 +141,8 @@ static void test_convert_random_values(void **state) {
         uint32_t bits = ((uint32_t)rand() << 16 ^ (uint32_t)rand()) & 0x7fffffffu;
         float value = rdi_f32_from_bits(bits);
         if (isnan(value) || isinf(value)) continue;
-        for (int i = 0; i < FORMATS; i++) check_narrow(&formats[i], value, nearest(&formats[i], (double)value));
+        for (int i = 0; i < FORMATS; i++)
+            check_narrow(&formats[i], value, nearest(&formats[i], (double)value));
     }
 }
 
@@ -145,7 +165,8 @@ static void test_convert_e8m0(void **state) {
 
 static void test_convert_load_and_store(void **state) {
     (void)state;
-    const rd_dtype types[] = {RD_DTYPE_F32, RD_DTYPE_BF16, RD_DTYPE_F16, RD_DTYPE_E4M3, RD_DTYPE_E5M2, RD_DTYPE_E8M0};
+    const rd_dtype types[] = {RD_DTYPE_F32,  RD_DTYPE_BF16, RD_DTYPE_F16,
+                              RD_DTYPE_E4M3, RD_DTYPE_E5M2, RD_DTYPE_E8M0};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         uint32_t buffer[4] = {0xa5a5a5a5u, 0xa5a5a5a5u, 0xa5a5a5a5u, 0xa5a5a5a5u};
         rdi_store_f32(buffer, types[i], 1, 0.25f); // a power of two: every type has it
@@ -162,10 +183,12 @@ static void test_dtype_aliases_fold(void **state) {
     const struct {
         const char *text;
         rd_dtype dtype;
-    } cases[] = {{"torch.bfloat16", RD_DTYPE_BF16}, {"bfloat16", RD_DTYPE_BF16},      {"bf16", RD_DTYPE_BF16},
-                 {"fp8", RD_DTYPE_E4M3},            {"float8_e4m3fn", RD_DTYPE_E4M3}, {"torch.float8_e4m3fn", RD_DTYPE_E4M3},
-                 {"fp8_e4m3", RD_DTYPE_E4M3},       {"half", RD_DTYPE_F16},           {"torch.float16", RD_DTYPE_F16},
-                 {"float", RD_DTYPE_F32},           {"float32", RD_DTYPE_F32},        {"float8_e8m0fnu", RD_DTYPE_E8M0}};
+    } cases[] = {{"torch.bfloat16", RD_DTYPE_BF16}, {"bfloat16", RD_DTYPE_BF16},
+                 {"bf16", RD_DTYPE_BF16},           {"fp8", RD_DTYPE_E4M3},
+                 {"float8_e4m3fn", RD_DTYPE_E4M3},  {"torch.float8_e4m3fn", RD_DTYPE_E4M3},
+                 {"fp8_e4m3", RD_DTYPE_E4M3},       {"half", RD_DTYPE_F16},
+                 {"torch.float16", RD_DTYPE_F16},   {"float", RD_DTYPE_F32},
+                 {"float32", RD_DTYPE_F32},         {"float8_e8m0fnu", RD_DTYPE_E8M0}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         rd_dtype dtype = RD_DTYPE_NONE;
         assert_int_equal(rdi_dtype_parse("a_dtype", cases[i].text, &dtype), RD_OK);
@@ -191,9 +214,12 @@ static void test_dtype_refuses_look_alikes_by_name(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_convert_every_code),    cmocka_unit_test(test_convert_every_tie),
-        cmocka_unit_test(test_convert_random_values), cmocka_unit_test(test_convert_e8m0),
-        cmocka_unit_test(test_convert_load_and_store), cmocka_unit_test(test_dtype_aliases_fold),
+        cmocka_unit_test(test_convert_every_code),
+        cmocka_unit_test(test_convert_every_tie),
+        cmocka_unit_test(test_convert_random_values),
+        cmocka_unit_test(test_convert_e8m0),
+        cmocka_unit_test(test_convert_load_and_store),
+        cmocka_unit_test(test_dtype_aliases_fold),
         cmocka_unit_test(test_dtype_refuses_look_alikes_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

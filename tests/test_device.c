@@ -82,20 +82,25 @@ static void test_running_machine(void **state) {
     rd_device_info cpu = info_of("cpu"), ref = info_of("cpu:ref");
     assert_string_equal(cpu.backend, "cpu");
     assert_int_equal(cpu.is_fixture, 0);
-    assert_true(cpu.compute_units >= 1 && cpu.performance_cores >= 1 && cpu.performance_cores <= cpu.compute_units);
+    assert_true(cpu.compute_units >= 1 && cpu.performance_cores >= 1 &&
+                cpu.performance_cores <= cpu.compute_units);
     assert_true(cpu.memory_bytes > 1 << 20);
     assert_string_equal(ref.isa, "");
     // What the kernel of the operating system reports, read another way.
     char flags[8192] = "";
     FILE *file = fopen("/proc/cpuinfo", "r");
-    while (file && fgets(flags, sizeof flags, file) && strncmp(flags, "flags", 5)) {}
+    while (file && fgets(flags, sizeof flags, file) && strncmp(flags, "flags", 5)) {
+    }
     if (file) fclose(file);
 #if defined(__x86_64__)
     assert_int_equal(strstr(cpu.isa, "avx2") != NULL,
                      strstr(flags, " avx2 ") && strstr(flags, " fma ") && strstr(flags, " f16c "));
-    assert_int_equal(strstr(cpu.isa, "avx512vbmi") != NULL, strstr(flags, " avx512vbmi ") && strstr(flags, " avx512bw "));
-    assert_int_equal(strstr(cpu.isa, "avx512bf16") != NULL, strstr(flags, " avx512_bf16 ") && strstr(flags, " avx512bw "));
-    assert_int_equal(strstr(cpu.isa, "avx512vnni") != NULL, strstr(flags, " avx512_vnni ") && strstr(flags, " avx512bw "));
+    assert_int_equal(strstr(cpu.isa, "avx512vbmi") != NULL,
+                     strstr(flags, " avx512vbmi ") && strstr(flags, " avx512bw "));
+    assert_int_equal(strstr(cpu.isa, "avx512bf16") != NULL,
+                     strstr(flags, " avx512_bf16 ") && strstr(flags, " avx512bw "));
+    assert_int_equal(strstr(cpu.isa, "avx512vnni") != NULL,
+                     strstr(flags, " avx512_vnni ") && strstr(flags, " avx512bw "));
     if (strstr(cpu.isa, "avx2")) assert_string_equal(info_of("cpu:avx2").isa, "avx2");
     if (strstr(cpu.isa, "avx512")) assert_string_equal(info_of("cpu:avx512").isa, "avx2 avx512");
 #endif
@@ -108,7 +113,8 @@ static void test_open_names_the_known_devices(void **state) {
         rd_device *device = (rd_device *)1;
         assert_int_equal(rd_device_open(bad[i], &device), RD_E_NO_DEVICE);
         assert_null(device);
-        assert_non_null(strstr(rd_error_text(), "needs one of: cpu cpu:ref cpu:avx2 cpu:avx512 r9700-gfx1201"));
+        assert_non_null(
+            strstr(rd_error_text(), "needs one of: cpu cpu:ref cpu:avx2 cpu:avx512 r9700-gfx1201"));
     }
     assert_int_equal(rd_device_open("cpu", NULL), RD_E_INVALID);
     rd_device *device = NULL;
@@ -121,7 +127,8 @@ static void test_open_names_the_known_devices(void **state) {
 }
 
 // ---- cores and caches from laid-out folders ------------------------------------------------------------------------------------
-static void lay_core(const char *machine, int cpu, const char *siblings, const char *speed_file, const char *speed) {
+static void lay_core(const char *machine, int cpu, const char *siblings, const char *speed_file,
+                     const char *speed) {
     char path[256];
     snprintf(path, sizeof path, "%s/system/cpu/cpu%d/topology/thread_siblings_list", machine, cpu);
     put(path, siblings);
@@ -176,7 +183,10 @@ static void test_cores_of_a_big_little_machine(void **state) {
         char siblings[8];
         snprintf(siblings, sizeof siblings, "%d", cpu);
         lay_core("arm", cpu, siblings, "cpu_capacity", capacity[cpu]);
-        lay_core("clock", cpu, siblings, "cpufreq/cpuinfo_max_freq", cpu < 2 ? "3600000" : cpu < 4 ? "3500000" : "2200000");
+        lay_core("clock", cpu, siblings, "cpufreq/cpuinfo_max_freq",
+                 cpu < 2   ? "3600000"
+                 : cpu < 4 ? "3500000"
+                           : "2200000");
     }
     check_cores(probe("arm", "111111"), 6, 3);
     check_cores(probe("clock", "111111"), 6, 4); // a favoured core's few percent make no second kind
@@ -186,7 +196,8 @@ static void test_cores_of_a_big_little_machine(void **state) {
 
 static void test_caches(void **state) {
     (void)state;
-    const char *const levels[] = {"1", "1", "2", "3"}, *const types[] = {"Data", "Instruction", "Unified", "Unified"};
+    const char *const levels[] = {"1", "1", "2", "3"}, *const types[] = {"Data", "Instruction", "Unified",
+                                                                         "Unified"};
     const char *const sizes[] = {"48K", "64K", "1024K", "32M"};
     for (int i = 0; i < 4; i++) {
         char path[128];

@@ -40,8 +40,8 @@ static question read_question(char *line) {
             q.hi = strtoll(end + 2, NULL, 10);
         } else {
             bool is_number = end != value && !*end;
-            q.params[q.count++] = (rd_param){word, is_number ? RD_PARAM_INT : RD_PARAM_WORD, is_number ? number : 0,
-                                             is_number ? NULL : value};
+            q.params[q.count++] = (rd_param){word, is_number ? RD_PARAM_INT : RD_PARAM_WORD,
+                                             is_number ? number : 0, is_number ? NULL : value};
         }
     }
     return q;
@@ -76,7 +76,9 @@ static void write_routes(const char *fixture, char *text) {
         bool slow = s.kernel && !strncmp(s.reason, "slow: ", 6);
         used += (size_t)snprintf(text + used, ROUTES_BYTES - used, "%s %s -> %s%s%s\n", s.op, s.query,
                                  s.kernel ? s.kernel : "none: ", slow ? " (slow): " : "",
-                                 slow ? s.reason + 6 : s.kernel ? "" : s.reason);
+                                 slow       ? s.reason + 6
+                                 : s.kernel ? ""
+                                            : s.reason);
         assert_true(used < ROUTES_BYTES);
     }
     rd_ctx_free(ctx);
@@ -96,16 +98,27 @@ static void check_fixture(const char *fixture) {
     const char *now = routes, *then = pinned;
     while (*now && *now == *then) now++, then++;
     while (now > routes && now[-1] != '\n') now--, then--;
-    fail_msg("routes of %s changed; if that is meant, run `build/test_golden update` and commit.\n  pinned: %.*s\n  "
+    fail_msg("routes of %s changed; if that is meant, run `build/test_golden update` and commit.\n  pinned: "
+             "%.*s\n  "
              "now:    %.*s",
              fixture, (int)strcspn(then, "\n"), then, (int)strcspn(now, "\n"), now);
 }
 
-static void test_golden_r9700_gfx1201(void **state) { (void)state, check_fixture("r9700-gfx1201"); }
-static void test_golden_h200_sm90a(void **state) { (void)state, check_fixture("h200-sm90a"); }
-static void test_golden_h100_pcie_sm90a(void **state) { (void)state, check_fixture("h100-pcie-sm90a"); }
-static void test_golden_x86_avx512(void **state) { (void)state, check_fixture("x86-avx512"); }
-static void test_golden_x86_avx2(void **state) { (void)state, check_fixture("x86-avx2"); }
+static void test_golden_r9700_gfx1201(void **state) {
+    (void)state, check_fixture("r9700-gfx1201");
+}
+static void test_golden_h200_sm90a(void **state) {
+    (void)state, check_fixture("h200-sm90a");
+}
+static void test_golden_h100_pcie_sm90a(void **state) {
+    (void)state, check_fixture("h100-pcie-sm90a");
+}
+static void test_golden_x86_avx512(void **state) {
+    (void)state, check_fixture("x86-avx512");
+}
+static void test_golden_x86_avx2(void **state) {
+    (void)state, check_fixture("x86-avx2");
+}
 
 static int update(void) {
     static char routes[ROUTES_BYTES];
@@ -124,7 +137,7 @@ static int update(void) {
 int main(int argc, char **argv) {
     if (argc > 1 && !strcmp(argv[1], "update")) return update();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden_r9700_gfx1201), cmocka_unit_test(test_golden_h200_sm90a),
+        cmocka_unit_test(test_golden_r9700_gfx1201),   cmocka_unit_test(test_golden_h200_sm90a),
         cmocka_unit_test(test_golden_h100_pcie_sm90a), cmocka_unit_test(test_golden_x86_avx512),
         cmocka_unit_test(test_golden_x86_avx2),
     };

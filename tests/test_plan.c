@@ -27,8 +27,9 @@ static void test_plan_cuts_at_constraints(void **state) {
     char text[512];
     size_t bytes = sizeof text;
     assert_int_equal(rd_plan_text(plan, text, &bytes), RD_OK);
-    assert_string_equal(text, "gemm_fp8block m=1..8 n=7168 k=2048 a_dtype=fp8_e4m3\n-> gemm_fp8block_m8_cpu_avx512\n"
-                              "gemm_fp8block m=9..4096 n=7168 k=2048 a_dtype=fp8_e4m3\n-> gemm_fp8block_any_cpu_avx2\n");
+    assert_string_equal(
+        text, "gemm_fp8block m=1..8 n=7168 k=2048 a_dtype=fp8_e4m3\n-> gemm_fp8block_m8_cpu_avx512\n"
+              "gemm_fp8block m=9..4096 n=7168 k=2048 a_dtype=fp8_e4m3\n-> gemm_fp8block_any_cpu_avx2\n");
     assert_int_equal(rdi_plan_dtype(plan, "a_dtype"), RD_DTYPE_E4M3);
     assert_int_equal(rdi_plan_int(plan, "n"), 7168);
     rd_plan_free(plan);
@@ -95,7 +96,8 @@ static void test_plan_refuses_bad_intervals(void **state) {
                         "gemm_fp8block: m is given, needs to be left out: the plan covers an interval of it");
     const int64_t bad[][2] = {{0, 8}, {9, 8}, {-1, -1}, {1, (int64_t)1 << 40}};
     for (size_t i = 0; i < RDI_COUNT(bad); i++) {
-        assert_int_equal(rd_plan_create(ctx, "gemm_fp8block", NULL, 0, bad[i][0], bad[i][1], &plan), RD_E_INVALID);
+        assert_int_equal(rd_plan_create(ctx, "gemm_fp8block", NULL, 0, bad[i][0], bad[i][1], &plan),
+                         RD_E_INVALID);
         assert_non_null(strstr(rd_error_text(), "needs 1 <= lo <= hi <= 2147483647"));
     }
     assert_int_equal(rd_plan_create(ctx, "rope", NULL, 0, 1, 8, &plan), RD_E_INVALID);
@@ -118,7 +120,8 @@ static void keep_line(void *state, rd_log_level level, const char *text) {
 static void test_plan_logs_a_slow_answer(void **state) {
     (void)state;
     log_lines lines = {0, 0, ""};
-    rd_ctx_options options = {.struct_size = sizeof options, .device = "x86-avx2", .log = keep_line, .log_state = &lines};
+    rd_ctx_options options = {
+        .struct_size = sizeof options, .device = "x86-avx2", .log = keep_line, .log_state = &lines};
     rd_ctx *ctx = NULL;
     assert_int_equal(rd_ctx_create(&options, &ctx), RD_OK);
     ctx->table = table;
@@ -126,8 +129,9 @@ static void test_plan_logs_a_slow_answer(void **state) {
     rd_plan *plan = NULL;
     assert_int_equal(rd_plan_create(ctx, "gemm_fp8block", params, 2, 1, 8, &plan), RD_OK);
     assert_int_equal(lines.warnings, 1);
-    assert_string_equal(lines.last, "gemm_fp8block m=1..8 k=100 a_dtype=fp8_e4m3 -> gemm_fp8block_any_cpu_ref (slow: "
-                                    "isa=avx2, needs avx512)");
+    assert_string_equal(lines.last,
+                        "gemm_fp8block m=1..8 k=100 a_dtype=fp8_e4m3 -> gemm_fp8block_any_cpu_ref (slow: "
+                        "isa=avx2, needs avx512)");
     rd_plan_free(plan);
     rd_ctx_free(ctx);
 }

@@ -29,17 +29,39 @@ static void check_vectors(const char *rule, int rows) {
     assert_string_equal(result.err, "");
     assert_int_equal(result.code, 0);
 }
-static void test_vectors_decode_geometry(void **state) { (void)state, check_vectors("decode_geometry", 300); }
-static void test_vectors_decode_geometry_edges(void **state) { (void)state, check_vectors("decode_geometry_edges", 68); }
-static void test_vectors_draft_cap(void **state) { (void)state, check_vectors("draft_cap", 12); }
-static void test_vectors_draft_depth(void **state) { (void)state, check_vectors("draft_depth", 120); }
-static void test_vectors_gemm_route(void **state) { (void)state, check_vectors("gemm_route", 56); }
-static void test_vectors_lds_fit(void **state) { (void)state, check_vectors("lds_fit", 192); }
-static void test_vectors_prefill_config(void **state) { (void)state, check_vectors("prefill_config", 161); }
-static void test_vectors_preshuffle_bytes(void **state) { (void)state, check_vectors("preshuffle_bytes", 90); }
-static void test_vectors_preshuffle_contract(void **state) { (void)state, check_vectors("preshuffle_contract", 14); }
-static void test_vectors_split_count(void **state) { (void)state, check_vectors("split_count", 300); }
-static void test_vectors_splitk_guard(void **state) { (void)state, check_vectors("splitk_guard", 65); }
+static void test_vectors_decode_geometry(void **state) {
+    (void)state, check_vectors("decode_geometry", 300);
+}
+static void test_vectors_decode_geometry_edges(void **state) {
+    (void)state, check_vectors("decode_geometry_edges", 68);
+}
+static void test_vectors_draft_cap(void **state) {
+    (void)state, check_vectors("draft_cap", 12);
+}
+static void test_vectors_draft_depth(void **state) {
+    (void)state, check_vectors("draft_depth", 120);
+}
+static void test_vectors_gemm_route(void **state) {
+    (void)state, check_vectors("gemm_route", 56);
+}
+static void test_vectors_lds_fit(void **state) {
+    (void)state, check_vectors("lds_fit", 192);
+}
+static void test_vectors_prefill_config(void **state) {
+    (void)state, check_vectors("prefill_config", 161);
+}
+static void test_vectors_preshuffle_bytes(void **state) {
+    (void)state, check_vectors("preshuffle_bytes", 90);
+}
+static void test_vectors_preshuffle_contract(void **state) {
+    (void)state, check_vectors("preshuffle_contract", 14);
+}
+static void test_vectors_split_count(void **state) {
+    (void)state, check_vectors("split_count", 300);
+}
+static void test_vectors_splitk_guard(void **state) {
+    (void)state, check_vectors("splitk_guard", 65);
+}
 
 static void write_file(const char *path, const char *text) {
     FILE *file = fopen(path, "w");
@@ -53,10 +75,11 @@ static void test_vectors_a_wrong_row_is_found(void **state) {
     const char *path = "policy_wrong.csv";
     write_file(path, "K,wanted,splits\n8704,8,4\r\n8704,8,8\n128,0,1\n128,x,1\n");
     cli_run("", "policy splitk_guard --csv policy_wrong.csv", &result);
-    assert_string_equal(result.out, "row 2: splits=4, expected 8 (splitk_guard: halved until K % (128 * splits) == 0)\n"
-                                    "row 3: splitk_guard: wanted=0, needs 1 to 2147483647\n"
-                                    "row 4: splitk_guard: wanted=\"x\" is text, needs a whole number\n"
-                                    "4 rows, 3 differ\n");
+    assert_string_equal(result.out,
+                        "row 2: splits=4, expected 8 (splitk_guard: halved until K % (128 * splits) == 0)\n"
+                        "row 3: splitk_guard: wanted=0, needs 1 to 2147483647\n"
+                        "row 4: splitk_guard: wanted=\"x\" is text, needs a whole number\n"
+                        "4 rows, 3 differ\n");
     assert_int_not_equal(result.code, 0);
     write_file(path, "K,wanted,splits,colour\n1,1,1,1\n");
     cli_run("", "policy splitk_guard --csv policy_wrong.csv", &result);
@@ -105,14 +128,16 @@ static void test_bug_2_lds_is_fitted_before_launch(void **state) {
 // Case 12: an 80 MiB message (a prefill chunk of 8192 x 5120 bf16) went to the vendor's library in silence.
 static void test_bug_12_reduce_route_names_the_size(void **state) {
     (void)state;
-    rdi_reduce_question q = {.world_size = 2, .bytes = 8192 * 5120 * 2, .cap_bytes = 48 << 20, .dtype = RD_DTYPE_BF16};
+    rdi_reduce_question q = {
+        .world_size = 2, .bytes = 8192 * 5120 * 2, .cap_bytes = 48 << 20, .dtype = RD_DTYPE_BF16};
     rdi_reduce_route route = rdi_reduce_route_decide(&q);
     assert_false(route.exact);
     assert_string_equal(route.rule, "reduce_route: bytes=83886080, needs <= 50331648");
     q.bytes = 50331648;
     assert_true(rdi_reduce_route_decide(&q).exact);
     q.bytes = 10248;
-    assert_string_equal(rdi_reduce_route_decide(&q).rule, "reduce_route: bytes=10248, needs a multiple of 16");
+    assert_string_equal(rdi_reduce_route_decide(&q).rule,
+                        "reduce_route: bytes=10248, needs a multiple of 16");
     q.bytes = 10240;
     q.dtype = RD_DTYPE_E4M3;
     assert_string_equal(rdi_reduce_route_decide(&q).rule,
@@ -143,12 +168,14 @@ static void test_bug_18_splits_follow_the_launched_tile_and_batch(void **state) 
     const struct {
         int64_t width, seqs, context, programs, splits, block_m, seen_programs;
     } cases[] = {
-        {9, 1, 32768, 99, 128, 64, 2}, {6, 1, 32768, 8, 64, RDI_KEEP, 8},   {9, 1, 4096, 99, 64, 64, 2},
-        {6, 1, 4096, 8, 32, RDI_KEEP, 8}, {9, 8, 65536, 99, 64, 64, 30},    {6, 8, 65536, 64, 64, RDI_KEEP, 64},
+        {9, 1, 32768, 99, 128, 64, 2}, {6, 1, 32768, 8, 64, RDI_KEEP, 8},
+        {9, 1, 4096, 99, 64, 64, 2},   {6, 1, 4096, 8, 32, RDI_KEEP, 8},
+        {9, 8, 65536, 99, 64, 64, 30}, {6, 8, 65536, 64, 64, RDI_KEEP, 64},
         {6, 1, 16, 8, 4, RDI_KEEP, 8},
     };
     for (size_t i = 0; i < RDI_COUNT(cases); i++) {
-        rdi_aiter_decode_question q = verify_pass(cases[i].width, cases[i].seqs, cases[i].context, cases[i].programs);
+        rdi_aiter_decode_question q =
+            verify_pass(cases[i].width, cases[i].seqs, cases[i].context, cases[i].programs);
         rdi_aiter_decode geometry = rdi_aiter_decode_geometry(&q);
         assert_int_equal(geometry.splits, cases[i].splits);
         assert_int_equal(geometry.block_m, cases[i].block_m);
@@ -192,7 +219,8 @@ static void test_bug_35_partition_has_no_empty_chunk(void **state) {
     assert_int_equal(rdi_attn_chunk_count(0), 0);
     for (int64_t keys = 1; keys <= 70000; keys++) {
         int64_t chunks = rdi_attn_chunk_count(keys);
-        assert_true(chunks >= 1 && rdi_attn_chunk_begin(chunks - 1) < keys && keys <= rdi_attn_chunk_begin(chunks));
+        assert_true(chunks >= 1 && rdi_attn_chunk_begin(chunks - 1) < keys &&
+                    keys <= rdi_attn_chunk_begin(chunks));
         int64_t chunk = rdi_attn_chunk_of(keys - 1);
         assert_int_equal(chunk, chunks - 1);
         int64_t length = rdi_attn_chunk_begin(chunk + 1) - rdi_attn_chunk_begin(chunk);
@@ -267,10 +295,13 @@ static void test_rules_refuse_bad_inputs(void **state) {
          "split_count: unknown key x, the rule has: max_seqlen_k tile programs"},
         {"policy split_count tile=0 max_seqlen_k=1 programs=1", "split_count: tile=0, needs 1 to 2147483647"},
         {"policy split_count tile=16 tile=16", "split_count: tile is given twice"},
-        {"policy draft_depth tau=2 cap=1 continuation= mtp_tokens=1 probabilities=1", "tau: \"2\", needs numbers from 0 to 1"},
-        {"policy draft_depth tau=0.3 cap=1 continuation= mtp_tokens='1 2' probabilities=1", "needs as many of each"},
+        {"policy draft_depth tau=2 cap=1 continuation= mtp_tokens=1 probabilities=1",
+         "tau: \"2\", needs numbers from 0 to 1"},
+        {"policy draft_depth tau=0.3 cap=1 continuation= mtp_tokens='1 2' probabilities=1",
+         "needs as many of each"},
         {"policy preshuffle_bytes N=16 K=32 n=16 k=0", "needs n < N=16 and k < K=32"},
-        {"policy prefill_config head_size=64 max_seqlen_q=1 queries_per_kv=1 kv_dtype=e4m3fnuz", "different type"},
+        {"policy prefill_config head_size=64 max_seqlen_q=1 queries_per_kv=1 kv_dtype=e4m3fnuz",
+         "different type"},
         {"policy reduce_routes", "unknown rule reduce_routes"},
         {"policy split_count --csv x y=1", "together with --csv"},
     };

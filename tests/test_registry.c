@@ -40,9 +40,11 @@ static void test_query_refuses_bad_questions_by_name(void **state) {
         {RD_INT("layout", 3), "gemm_fp8block: layout=3 is a number, needs one of: row shuffle16 panel16"},
         {RD_WORD("layout", "col"), "gemm_fp8block: layout=col, needs one of: row shuffle16 panel16"},
         {RD_WORD("layout", ""), "gemm_fp8block: layout=, needs one of: row shuffle16 panel16"},
-        {RD_WORD("a_dtype", "i32"), "gemm_fp8block: a_dtype=i32, needs one of: fp32 bf16 fp16 fp8_e4m3 fp8_e5m2 e8m0"},
+        {RD_WORD("a_dtype", "i32"),
+         "gemm_fp8block: a_dtype=i32, needs one of: fp32 bf16 fp16 fp8_e4m3 fp8_e5m2 e8m0"},
         {RD_WORD("a_dtype", "torch.float8_e4m3fnuz"),
-         "gemm_fp8block: a_dtype=torch.float8_e4m3fnuz is a different type (exponent bias 8, not 7), needs one of: fp32 "
+         "gemm_fp8block: a_dtype=torch.float8_e4m3fnuz is a different type (exponent bias 8, not 7), needs "
+         "one of: fp32 "
          "bf16 fp16 fp8_e4m3 fp8_e5m2 e8m0 i32 i64 u8"},
         {{NULL, RD_PARAM_INT, 1, NULL}, "gemm_fp8block: params[0] has no key"},
     };
@@ -122,19 +124,22 @@ static void test_explain_refuses_q_len_11_at_gqa_6(void **state) {
     assert_int_equal(rd_plan_create(ctx, "attn_decode", params, 1, 1, 10, &plan), RD_OK);
     rd_plan_free(plan);
     assert_int_equal(rd_plan_create(ctx, "attn_decode", params, 1, 1, 17, &plan), RD_E_UNSUPPORTED);
-    assert_string_equal(rd_error_text(), "attn_decode: no kernel takes q_len=11..17 gqa=6: rows=66, needs <= 64");
+    assert_string_equal(rd_error_text(),
+                        "attn_decode: no kernel takes q_len=11..17 gqa=6: rows=66, needs <= 64");
     assert_null(plan);
     rd_ctx_free(ctx);
 }
 
 static void test_explain_names_the_rule_that_orders(void **state) {
     (void)state;
-    const rd_param m8_params[] = {RD_INT("m", 8), RD_INT("k", 8704), RD_WORD("a_dtype", "fp8"), RD_WORD("layout", "row")};
+    const rd_param m8_params[] = {RD_INT("m", 8), RD_INT("k", 8704), RD_WORD("a_dtype", "fp8"),
+                                  RD_WORD("layout", "row")};
     check_verdicts("r9700-gfx1201", "gemm_fp8block", m8_params, 4,
                    "> gemm_fp8block_m8_splitk_amd_gfx1201: ok\n"
                    "gemm_fp8block_m64_amd_gfx1201: ok, not chosen: gemm_route rule 2\n"
                    "gemm_fp8block_preshuffle_amd_gfx1201: ok, not chosen: gemm_route rule 2\n");
-    const rd_param m9[] = {RD_INT("m", 9), RD_INT("k", 8704), RD_WORD("a_dtype", "fp8"), RD_WORD("layout", "row")};
+    const rd_param m9[] = {RD_INT("m", 9), RD_INT("k", 8704), RD_WORD("a_dtype", "fp8"),
+                           RD_WORD("layout", "row")};
     check_verdicts("r9700-gfx1201", "gemm_fp8block", m9, 4,
                    "> gemm_fp8block_m64_amd_gfx1201: ok\n"
                    "gemm_fp8block_m8_splitk_amd_gfx1201: m=9, needs <= 8\n"
@@ -201,7 +206,8 @@ static void test_report_text(void **state) {
     assert_string_equal(kernel->name, "gemm_fp8block_any_cpu_ref");
     assert_int_equal(rd_kernel_select(ctx, "gemm_fp8block", none, 3, &kernel), RD_OK);
     assert_null(kernel);
-    assert_string_equal(rd_error_text(), "gemm_fp8block: m=9, needs <= 8; a_dtype=fp16, needs one of: fp8_e4m3");
+    assert_string_equal(rd_error_text(),
+                        "gemm_fp8block: m=9, needs <= 8; a_dtype=fp16, needs one of: fp8_e4m3");
     assert_int_equal(rd_kernel_select(ctx, "attn_decode", attn, 1, &kernel), RD_OK);
     rd_plan *plan = NULL;
     const rd_param rest[] = {RD_INT("k", 256), RD_WORD("a_dtype", "fp8")};
@@ -257,9 +263,10 @@ static void test_ctx_refuses_bad_options(void **state) {
     assert_string_equal(rd_error_text(), "threads=-1, needs >= 1, or 0 for the default");
     options = (rd_ctx_options){.struct_size = sizeof options, .device = "r9700"};
     assert_int_equal(rd_ctx_create(&options, &ctx), RD_E_NO_DEVICE);
-    assert_string_equal(rd_error_text(),
-                        "device=r9700 is not known, needs one of: cpu cpu:ref cpu:avx2 cpu:avx512 r9700-gfx1201 "
-                        "h200-sm90a h100-pcie-sm90a x86-avx512 x86-avx2");
+    assert_string_equal(
+        rd_error_text(),
+        "device=r9700 is not known, needs one of: cpu cpu:ref cpu:avx2 cpu:avx512 r9700-gfx1201 "
+        "h200-sm90a h100-pcie-sm90a x86-avx512 x86-avx2");
     assert_null(ctx);
     rd_ctx_free(NULL);
     rd_plan_free(NULL);

@@ -48,11 +48,13 @@ static void check_name(const rd_kernel_info *kernel) {
     const rd_op_info *longest = NULL, *op;
     for (int32_t i = 0; (op = rd_op_at(i)) != NULL; i++) {
         size_t length = strlen(op->name);
-        if (strncmp(kernel->name, op->name, length) || kernel->name[length] != '_' || length < op_length) continue;
+        if (strncmp(kernel->name, op->name, length) || kernel->name[length] != '_' || length < op_length)
+            continue;
         longest = op;
         op_length = length;
     }
-    if (!longest || strcmp(longest->name, kernel->op)) fail_msg("%s: does not begin with its op %s", kernel->name, kernel->op);
+    if (!longest || strcmp(longest->name, kernel->op))
+        fail_msg("%s: does not begin with its op %s", kernel->name, kernel->op);
     for (const char *at = kernel->name; *at; at++)
         if (!strchr("abcdefghijklmnopqrstuvwxyz0123456789_", *at)) fail_msg("%s: has %c", kernel->name, *at);
 }
@@ -80,7 +82,8 @@ static void check_constraint(const rd_kernel_info *kernel, const rd_constraint *
     const rdi_op *op = rdi_op_find(kernel->op);
     const rdi_key *key = key_of(op, constraint->key);
     bool is_derived = false;
-    for (int32_t i = 0; i < op->info.derived_count; i++) is_derived |= !strcmp(op->derived[i]->name, constraint->key);
+    for (int32_t i = 0; i < op->info.derived_count; i++)
+        is_derived |= !strcmp(op->derived[i]->name, constraint->key);
     if (!key && !is_derived) fail_msg("%s: %s has no key %s", kernel->name, kernel->op, constraint->key);
     if (!constraint->text || !*constraint->text || strlen(constraint->text) >= 60)
         fail_msg("%s: %s: the reason text needs 1 to 59 characters", kernel->name, constraint->key);
@@ -110,7 +113,8 @@ static void test_registry_rows_are_sound(void **state) {
         assert_non_null(rd_op_find(kernel->op));
         check_name(kernel);
         assert_true(kernel->constraint_count >= 1 && *kernel->computes && *kernel->order);
-        for (int32_t j = 0; j < kernel->constraint_count; j++) check_constraint(kernel, &kernel->constraints[j]);
+        for (int32_t j = 0; j < kernel->constraint_count; j++)
+            check_constraint(kernel, &kernel->constraints[j]);
         assert_int_equal(row->run != NULL, row->backend == RDI_BACKEND_CPU);
         assert_int_equal(row->backend == RDI_BACKEND_CPU, !strcmp(kernel->backend, "cpu"));
         assert_string_equal(kernel->isa, RDI_ISA_TEXT(row->isa));
@@ -135,7 +139,8 @@ static void test_registry_has_one_reference_last_in_each_op(void **state) {
         }
         assert_true(rows_of_op <= RDI_OP_ROWS);
         if (references != 1 || !last || !last->info.is_reference || last->isa)
-            fail_msg("%s: %d references, needs one, last and without an instruction set", op->name, references);
+            fail_msg("%s: %d references, needs one, last and without an instruction set", op->name,
+                     references);
     }
 }
 

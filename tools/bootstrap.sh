@@ -6,7 +6,7 @@ set -eu
 
 packages_of() {
     case "$1" in
-    build) echo "cmake ninja-build pkg-config libpthreadpool-dev libpcre2-dev libcjson-dev libutf8proc-dev libedit-dev libcmocka-dev" ;;
+    build) echo "cmake ninja-build pkg-config libpcre2-dev libcjson-dev libutf8proc-dev libedit-dev libcmocka-dev" ;;
     demo) echo "python3 python3-pip" ;;
     test) echo "clang lld libclang-rt-14-dev llvm-22-dev clang-22 lld-22 llvm-22" ;;
     check) echo "clang-format clang-tidy cppcheck python3" ;;

@@ -23,9 +23,9 @@ enum {
 // Words of each set of CPU bits, each with a leading space ("" and " avx2 avx512"); RDI_ISA_TEXT is a constant
 // expression, so that the kernel table stays constant data.
 extern const char rdi_isa_texts[32][56];
-#define RDI_ISA_TEXT(bits_)                                                                                            \
-    (((bits_) & RDI_ISA_GFX1201) ? "gfx1201"                                                                           \
-     : ((bits_) & RDI_ISA_SM90A) ? "sm_90a"                                                                            \
-                                 : &rdi_isa_texts[(bits_) & RDI_ISA_CPU_MASK][1])
+#define RDI_ISA_TEXT(bits_)                                                                                  \
+    (((bits_)&RDI_ISA_GFX1201) ? "gfx1201"                                                                   \
+     : ((bits_)&RDI_ISA_SM90A) ? "sm_90a"                                                                    \
+                               : &rdi_isa_texts[(bits_)&RDI_ISA_CPU_MASK][1])
 
 #endif // RDI_ISA_H

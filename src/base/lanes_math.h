@@ -23,8 +23,11 @@ static inline float v16_top(v16 a) { // largest lane; no NaN among them
     return top;
 }
 
-// ---- storage types --------------------------------------------------------------------------------------------------
-static inline v16 v16_load_full(const void *base, rd_dtype dtype, int64_t at) {
+// ---- storage types: inlined for good, so that a caller that knows its dtype gets that one load; tails stay out of line ----
+#define RDI_LANES_INLINE static inline __attribute__((always_inline))
+#define RDI_LANES_TAIL   static __attribute__((noinline, unused))
+
+RDI_LANES_INLINE v16 v16_load_full(const void *base, rd_dtype dtype, int64_t at) {
     if (dtype == RD_DTYPE_BF16) return v16_from_bf16((const uint16_t *)base + at);
     if (dtype == RD_DTYPE_F32) return v16_load((const float *)base + at);
     if (dtype == RD_DTYPE_F16) return v16_from_f16((const uint16_t *)base + at);
@@ -32,12 +35,14 @@ static inline v16 v16_load_full(const void *base, rd_dtype dtype, int64_t at) {
     for (int i = 0; i < 16; i++) lane[i] = rdi_load_f32(base, dtype, at + i);
     return v16_load(lane);
 }
-// Elements at..at+15 as far as they lie below `end`; the other lanes are 0 and their memory is not touched.
-static inline v16 v16_load_until(const void *base, rd_dtype dtype, int64_t at, int64_t end) {
-    if (end - at >= 16) return v16_load_full(base, dtype, at);
+RDI_LANES_TAIL v16 v16_load_tail(const void *base, rd_dtype dtype, int64_t at, int64_t end) {
     float lane[16] = {0};
     for (int64_t i = 0; i < end - at; i++) lane[i] = rdi_load_f32(base, dtype, at + i);
     return v16_load(lane);
+}
+// Elements at..at+15 as far as they lie below `end`; the other lanes are 0 and their memory is not touched.
+RDI_LANES_INLINE v16 v16_load_until(const void *base, rd_dtype dtype, int64_t at, int64_t end) {
+    return end - at >= 16 ? v16_load_full(base, dtype, at) : v16_load_tail(base, dtype, at, end);
 }
 static inline i16 i16_bf16_codes(v16 a) { // rdi_bf16_from_f32 in every lane
     i16 bits = i16_bits(a), odd = i16_and(i16_shr(bits, 16), i16_set(1));
@@ -45,7 +50,7 @@ static inline i16 i16_bf16_codes(v16 a) { // rdi_bf16_from_f32 in every lane
     m16 nan = i16_gt(i16_and(bits, i16_set(0x7fffffff)), i16_set(0x7f800000));
     return i16_select(nan, i16_or(i16_shr(bits, 16), i16_set(0x40)), rounded);
 }
-static inline void v16_store_full(void *base, rd_dtype dtype, int64_t at, v16 a) {
+RDI_LANES_INLINE void v16_store_full(void *base, rd_dtype dtype, int64_t at, v16 a) {
     if (dtype == RD_DTYPE_BF16) {
         i16_store_u16((uint16_t *)base + at, i16_bf16_codes(a));
     } else if (dtype == RD_DTYPE_F32) {
@@ -58,14 +63,14 @@ static inline void v16_store_full(void *base, rd_dtype dtype, int64_t at, v16 a)
         for (int i = 0; i < 16; i++) rdi_store_f32(base, dtype, at + i, lane[i]);
     }
 }
-static inline void v16_store_until(void *base, rd_dtype dtype, int64_t at, int64_t end, v16 a) {
-    if (end - at >= 16) {
-        v16_store_full(base, dtype, at, a);
-        return;
-    }
+RDI_LANES_TAIL void v16_store_tail(void *base, rd_dtype dtype, int64_t at, int64_t end, v16 a) {
     float lane[16];
     v16_store(lane, a);
     for (int64_t i = 0; i < end - at; i++) rdi_store_f32(base, dtype, at + i, lane[i]);
+}
+RDI_LANES_INLINE void v16_store_until(void *base, rd_dtype dtype, int64_t at, int64_t end, v16 a) {
+    if (end - at >= 16) v16_store_full(base, dtype, at, a);
+    else v16_store_tail(base, dtype, at, end, a);
 }
 
 // rdi_e4m3_from_f32 in every lane. Normal codes: drop 20 mantissa bits to nearest even and move the exponent bias from

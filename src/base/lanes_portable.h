@@ -16,16 +16,22 @@ typedef struct d16 { // sixteen f64 lanes
     double d[16];
 } d16;
 
+// Checked builds keep the operations out of line: inlined with their checks, one body took minutes to compile.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define RDI_LANE_FN static __attribute__((noinline, unused))
+#else
+#define RDI_LANE_FN static inline
+#endif
 #define RDI_EACH_LANE for (int i = 0; i < 16; i++)
 // One lane operation: `expression_` over lane i of a and b (and c).
 #define RDI_LANE_OP2(type_, name_, field_, expression_)                                                               \
-    static inline type_ name_(type_ a, type_ b) {                                                                     \
+    RDI_LANE_FN type_ name_(type_ a, type_ b) {                                                                     \
         type_ r;                                                                                                      \
         RDI_EACH_LANE r.field_[i] = (expression_);                                                                    \
         return r;                                                                                                     \
     }
 #define RDI_LANE_TEST(type_, name_, condition_)                                                                       \
-    static inline m16 name_(type_ a, type_ b) {                                                                       \
+    RDI_LANE_FN m16 name_(type_ a, type_ b) {                                                                       \
         m16 r = {0};                                                                                                  \
         RDI_EACH_LANE r.bits |= (uint32_t)(condition_) << i;                                                          \
         return r;                                                                                                     \
@@ -47,85 +53,85 @@ RDI_LANE_TEST(v16, v16_ge, a.f[i] >= b.f[i])
 RDI_LANE_TEST(v16, v16_eq, a.f[i] == b.f[i])
 RDI_LANE_TEST(i16, i16_gt, (int32_t)a.u[i] > (int32_t)b.u[i])
 
-static inline v16 v16_set(float x) {
+RDI_LANE_FN v16 v16_set(float x) {
     v16 r;
     RDI_EACH_LANE r.f[i] = x;
     return r;
 }
-static inline v16 v16_load(const float *p) {
+RDI_LANE_FN v16 v16_load(const float *p) {
     v16 r;
     memcpy(r.f, p, sizeof r.f);
     return r;
 }
-static inline void v16_store(float *p, v16 a) { memcpy(p, a.f, sizeof a.f); }
-static inline v16 v16_fma(v16 a, v16 b, v16 c) {
+RDI_LANE_FN void v16_store(float *p, v16 a) { memcpy(p, a.f, sizeof a.f); }
+RDI_LANE_FN v16 v16_fma(v16 a, v16 b, v16 c) {
     v16 r;
     RDI_EACH_LANE r.f[i] = fmaf(a.f[i], b.f[i], c.f[i]);
     return r;
 }
 
-static inline i16 i16_set(int32_t x) {
+RDI_LANE_FN i16 i16_set(int32_t x) {
     i16 r;
     RDI_EACH_LANE r.u[i] = (uint32_t)x;
     return r;
 }
-static inline i16 i16_bits(v16 a) {
+RDI_LANE_FN i16 i16_bits(v16 a) {
     i16 r;
     memcpy(&r, &a, sizeof r);
     return r;
 }
-static inline v16 v16_bits(i16 a) {
+RDI_LANE_FN v16 v16_bits(i16 a) {
     v16 r;
     memcpy(&r, &a, sizeof r);
     return r;
 }
-static inline i16 i16_shl(i16 a, int n) {
+RDI_LANE_FN i16 i16_shl(i16 a, int n) {
     RDI_EACH_LANE a.u[i] <<= n;
     return a;
 }
-static inline i16 i16_shr(i16 a, int n) {
+RDI_LANE_FN i16 i16_shr(i16 a, int n) {
     RDI_EACH_LANE a.u[i] >>= n;
     return a;
 }
-static inline i16 i16_sra(i16 a, int n) {
+RDI_LANE_FN i16 i16_sra(i16 a, int n) {
     RDI_EACH_LANE a.u[i] = a.u[i] >> n | (a.u[i] >> 31 ? ~(0xffffffffu >> n) : 0);
     return a;
 }
 
-static inline v16 v16_select(m16 m, v16 a, v16 b) {
+RDI_LANE_FN v16 v16_select(m16 m, v16 a, v16 b) {
     RDI_EACH_LANE b.f[i] = m.bits >> i & 1 ? a.f[i] : b.f[i];
     return b;
 }
-static inline i16 i16_select(m16 m, i16 a, i16 b) {
+RDI_LANE_FN i16 i16_select(m16 m, i16 a, i16 b) {
     RDI_EACH_LANE b.u[i] = m.bits >> i & 1 ? a.u[i] : b.u[i];
     return b;
 }
-static inline uint32_t m16_bits(m16 m) { return m.bits; }
+RDI_LANE_FN uint32_t m16_bits(m16 m) { return m.bits; }
 
-static inline v16 v16_from_bf16(const uint16_t *p) {
+RDI_LANE_FN v16 v16_from_bf16(const uint16_t *p) {
     v16 r;
     RDI_EACH_LANE r.f[i] = rdi_f32_from_bf16(p[i]);
     return r;
 }
-static inline v16 v16_from_f16(const uint16_t *p) {
+RDI_LANE_FN v16 v16_from_f16(const uint16_t *p) {
     v16 r;
     RDI_EACH_LANE r.f[i] = rdi_f32_from_f16(p[i]);
     return r;
 }
-static inline void v16_to_f16(uint16_t *p, v16 a) { RDI_EACH_LANE p[i] = rdi_f16_from_f32(a.f[i]); }
-static inline void i16_store_u16(uint16_t *p, i16 a) { RDI_EACH_LANE p[i] = (uint16_t)a.u[i]; }
-static inline void i16_store_u8(uint8_t *p, i16 a) { RDI_EACH_LANE p[i] = (uint8_t)a.u[i]; }
+RDI_LANE_FN void v16_to_f16(uint16_t *p, v16 a) { RDI_EACH_LANE p[i] = rdi_f16_from_f32(a.f[i]); }
+RDI_LANE_FN void i16_store_u16(uint16_t *p, i16 a) { RDI_EACH_LANE p[i] = (uint16_t)a.u[i]; }
+RDI_LANE_FN void i16_store_u8(uint8_t *p, i16 a) { RDI_EACH_LANE p[i] = (uint8_t)a.u[i]; }
 
-static inline d16 d16_zero(void) { return (d16){{0}}; }
-static inline d16 d16_add1(d16 a, double b) {
+RDI_LANE_FN d16 d16_zero(void) { return (d16){{0}}; }
+RDI_LANE_FN d16 d16_add1(d16 a, double b) {
     RDI_EACH_LANE a.d[i] += b;
     return a;
 }
-static inline d16 d16_from_v16(v16 a) {
+RDI_LANE_FN d16 d16_from_v16(v16 a) {
     d16 r;
     RDI_EACH_LANE r.d[i] = (double)a.f[i];
     return r;
 }
-static inline void d16_store(double *p, d16 a) { memcpy(p, a.d, sizeof a.d); }
+RDI_LANE_FN void d16_store(double *p, d16 a) { memcpy(p, a.d, sizeof a.d); }
 
 #endif // RDI_LANES_PORTABLE_H

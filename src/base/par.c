@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fork-join. Our own pool is pthreadpool; a lock makes runs of different threads take turns, because pthreadpool runs
-// one command at a time and callers may share a context.
+// Fork-join over a team of threads or the host's parallel_for. A lock makes runs of different threads take turns: a team
+// serves one caller at a time and callers may share a context.
 #include "base/par.h"
+#include "base/team.h"
 
 #include <pthread.h>
-#include <pthreadpool.h>
 
 struct rdi_par {
     int32_t threads;
     rd_parallel_for_fn host;
     void *host_state;
-    pthreadpool_t pool;
+    rdi_team *team;
     pthread_mutex_t lock;
 };
 
@@ -24,12 +24,10 @@ rd_status rdi_par_create(int32_t threads, rd_parallel_for_fn fn, void *state, rd
     par->host = fn;
     par->host_state = state;
     pthread_mutex_init(&par->lock, NULL);
-    if (!fn && threads > 1) {
-        par->pool = pthreadpool_create((size_t)threads);
-        if (!par->pool) {
-            rdi_par_free(par);
-            return rdi_fail(RD_E_NOMEM, "could not start %d threads", threads);
-        }
+    rd_status status = !fn && threads > 1 ? rdi_team_create(threads, &par->team) : RD_OK;
+    if (status != RD_OK) {
+        rdi_par_free(par);
+        return status;
     }
     *out = par;
     return RD_OK;
@@ -37,7 +35,7 @@ rd_status rdi_par_create(int32_t threads, rd_parallel_for_fn fn, void *state, rd
 
 void rdi_par_free(rdi_par *par) {
     if (!par) return;
-    if (par->pool) pthreadpool_destroy(par->pool);
+    rdi_team_free(par->team);
     pthread_mutex_destroy(&par->lock);
     rdi_free(par);
 }
@@ -50,14 +48,17 @@ typedef struct run_state {
     int32_t workers;
 } run_state;
 
-static void run_worker(run_state *run, size_t worker) {
+static void run_worker(run_state *run, int32_t worker) {
     bool outer = inside_body;
     inside_body = true;
-    run->body(run->arg, (int32_t)worker, run->workers);
+    run->body(run->arg, worker, run->workers);
     inside_body = outer;
 }
-static void pool_body(void *context, size_t worker) { run_worker(context, worker); }
-static void host_body(void *context, int64_t worker) { run_worker(context, (size_t)worker); }
+static void team_body(void *context, int32_t worker, int32_t workers) {
+    (void)workers;
+    run_worker(context, worker);
+}
+static void host_body(void *context, int64_t worker) { run_worker(context, (int32_t)worker); }
 
 void rdi_par_run(rdi_par *par, int32_t max_workers, rdi_par_body body, void *arg) {
     int32_t workers = par ? par->threads : 1;
@@ -73,6 +74,6 @@ void rdi_par_run(rdi_par *par, int32_t max_workers, rdi_par_body body, void *arg
         return;
     }
     pthread_mutex_lock(&par->lock);
-    pthreadpool_parallelize_1d(par->pool, pool_body, &run, (size_t)workers, 0);
+    rdi_team_run(par->team, workers, team_body, &run);
     pthread_mutex_unlock(&par->lock);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fork-join over pthreadpool, the host's parallel_for, or the calling thread.
+// Fork-join over our own team of threads, the host's parallel_for, or the calling thread.
 #ifndef RDI_PAR_H
 #define RDI_PAR_H
 
@@ -11,10 +11,13 @@
 
 typedef struct rdi_par rdi_par;
 
-// threads >= 1. With fn == NULL our own pool (pthreadpool) is made; a pool of one thread runs on the caller.
+// threads >= 1. With fn == NULL our own team is made; a pool of one thread runs on the caller.
 rd_status rdi_par_create(int32_t threads, rd_parallel_for_fn fn, void *state, rdi_par **out);
 void rdi_par_free(rdi_par *par);
 int32_t rdi_par_threads(const rdi_par *par); // par == NULL counts as 1
+
+// A context's pool (src/ops/ctx.c). One pool a context: the spinning threads of a second one would sit on the same CPUs.
+rdi_par *rdi_ctx_par(const rd_ctx *ctx);
 
 // Runs body(arg, worker, workers) once for every worker in [0, workers), workers = min(threads, max_workers); returns
 // when all are done. Workers may run one after the other (a busy host pool), so they must not wait for each other.

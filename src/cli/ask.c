@@ -77,7 +77,8 @@ static rd_status print_verdicts(const rd_verdict *verdicts, int32_t count, bool 
     return json ? cli_print_json(list) : RD_OK;
 }
 
-static rd_status explain(const rd_device *device, const char *op, const rd_param *params, int count, bool json) {
+static rd_status explain(const rd_device *device, const char *op, const rd_param *params, int count,
+                         bool json) {
     rd_verdict verdicts[MOST_ROWS];
     int32_t rows = MOST_ROWS;
     rd_status status = rd_kernel_explain(device, op, params, count, verdicts, &rows);
@@ -95,9 +96,10 @@ rd_status cli_run_explain(int argc, char **argv) {
     const char *device_name = NULL;
     const cli_option options[] = {CLI_OPTION_JSON(&json), CLI_OPTION_DEVICE(&device_name)};
     cli_args args;
-    rd_status status = cli_parse("explain OP key=value... [--device NAME] [--json]",
-                                 "Says of every kernel of the op why it would or would not run, in policy order.",
-                                 options, CLI_COUNT(options), 1, -1, argc, argv, &args);
+    rd_status status =
+        cli_parse("explain OP key=value... [--device NAME] [--json]",
+                  "Says of every kernel of the op why it would or would not run, in policy order.", options,
+                  CLI_COUNT(options), 1, -1, argc, argv, &args);
     if (status != RD_OK || args.done) return status;
     rd_param params[MOST_KEYS];
     status = read_question(&args, params);
@@ -115,7 +117,7 @@ rd_status cli_run_explain(int argc, char **argv) {
 static rd_status take_interval(char **items, int *count, const char *interval_key, int64_t *lo, int64_t *hi) {
     for (int i = 0; i < *count; i++) {
         size_t bytes = strlen(interval_key);
-        if (strncmp(items[i], interval_key, bytes) || items[i][bytes] != '=') continue;
+        if (strncmp(items[i], interval_key, bytes) != 0 || items[i][bytes] != '=') continue;
         char *end, *text = items[i] + bytes + 1;
         errno = 0;
         *lo = strtoll(text, &end, 10);
@@ -179,9 +181,10 @@ rd_status cli_run_plan(int argc, char **argv) {
     const char *device = NULL;
     const cli_option options[] = {CLI_OPTION_JSON(&json), CLI_OPTION_DEVICE(&device)};
     cli_args args;
-    rd_status status = cli_parse("plan OP KEY=LO..HI key=value... [--device NAME] [--json]",
-                                 "Shows the kernels of every size in an interval (of m, or of q_len for attention).",
-                                 options, CLI_COUNT(options), 1, -1, argc, argv, &args);
+    rd_status status =
+        cli_parse("plan OP KEY=LO..HI key=value... [--device NAME] [--json]",
+                  "Shows the kernels of every size in an interval (of m, or of q_len for attention).",
+                  options, CLI_COUNT(options), 1, -1, argc, argv, &args);
     if (status != RD_OK || args.done) return status;
     rd_ctx *ctx = NULL;
     status = cli_open_ctx(device, 1, &ctx);

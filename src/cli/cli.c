@@ -83,8 +83,8 @@ static rd_status read_int(const cli_option *option, const char *text) {
     if (errno || end == text || *end)
         return cli_error(RD_E_INVALID, "%s=%s, needs a whole number", option->name, text);
     if (bounded && (value < option->least || value > option->most))
-        return cli_error(RD_E_INVALID, "%s=%s, needs %lld to %lld", option->name, text, (long long)option->least,
-                         (long long)option->most);
+        return cli_error(RD_E_INVALID, "%s=%s, needs %lld to %lld", option->name, text,
+                         (long long)option->least, (long long)option->most);
     *(int64_t *)option->value = value;
     return RD_OK;
 }
@@ -100,10 +100,15 @@ static rd_status read_real(const cli_option *option, const char *text) {
 
 static rd_status set_option(const cli_option *option, const char *text) {
     switch (option->kind) {
-    case CLI_TEXT: *(const char **)option->value = text; return RD_OK;
-    case CLI_INT: return read_int(option, text);
-    case CLI_REAL: return read_real(option, text);
-    case CLI_FLAG: break;
+    case CLI_TEXT:
+        *(const char **)option->value = text;
+        return RD_OK;
+    case CLI_INT:
+        return read_int(option, text);
+    case CLI_REAL:
+        return read_real(option, text);
+    case CLI_FLAG:
+        break;
     }
     return cli_error(RD_E_INVALID, "%s takes no value, got %s", option->name, text);
 }
@@ -150,8 +155,8 @@ rd_status cli_parse(const char *usage, const char *about, const cli_option *opti
     }
     if (args->count < least_positional) return cli_error(RD_E_INVALID, "usage: radiance %s", usage);
     if (most_positional >= 0 && args->count > most_positional)
-        return cli_error(RD_E_INVALID, "unexpected argument %s; usage: radiance %s", args->items[most_positional],
-                         usage);
+        return cli_error(RD_E_INVALID, "unexpected argument %s; usage: radiance %s",
+                         args->items[most_positional], usage);
     return RD_OK;
 }
 

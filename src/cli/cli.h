@@ -15,17 +15,20 @@
 // ---- options -------------------------------------------------------------------------------------------------------
 typedef enum cli_kind { CLI_FLAG = 0, CLI_TEXT, CLI_INT, CLI_REAL } cli_kind;
 typedef struct cli_option {
-    const char *name;     // "--device"
+    const char *name; // "--device"
     cli_kind kind;
     void *value;          // bool, const char *, int64_t or double
     const char *argument; // "NAME" in the help text; NULL for flags
     const char *help;
-    int64_t least, most;  // CLI_INT: both 0 = any
+    int64_t least, most; // CLI_INT: both 0 = any
 } cli_option;
-#define CLI_OPTION_JSON(value_)   {"--json", CLI_FLAG, (value_), NULL, "print JSON", 0, 0}
-#define CLI_OPTION_DEVICE(value_) {"--device", CLI_TEXT, (value_), "NAME", "a device of `radiance devices`", 0, 0}
+#define CLI_OPTION_JSON(value_)                                                                              \
+    { "--json", CLI_FLAG, (value_), NULL, "print JSON", 0, 0 }
+#define CLI_OPTION_DEVICE(value_)                                                                            \
+    { "--device", CLI_TEXT, (value_), "NAME", "a device of `radiance devices`", 0, 0 }
 // --threads 0 is refused: leave the option out for the default.
-#define CLI_OPTION_THREADS(value_) {"--threads", CLI_INT, (value_), "N", "worker threads; default all fast cores", 1, 4096}
+#define CLI_OPTION_THREADS(value_)                                                                           \
+    { "--threads", CLI_INT, (value_), "N", "worker threads; default all fast cores", 1, 4096 }
 
 typedef struct cli_args {
     int count;    // positional arguments, in order

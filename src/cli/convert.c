@@ -84,7 +84,7 @@ rd_status cli_run_convert(int argc, char **argv) {
         "OUT appears whole or not at all.",
         options, CLI_COUNT(options), 2, 2, argc, argv, &args);
     if (status != RD_OK || args.done) return status;
-    if (strcmp(head, "bf16") && strcmp(head, "fp8"))
+    if (strcmp(head, "bf16") != 0 && strcmp(head, "fp8") != 0)
         return cli_error(RD_E_INVALID, "--head=%s, needs bf16 or fp8", head);
     view v = {.bar = isatty(STDERR_FILENO) != 0,
               .json = json,

@@ -35,8 +35,10 @@ static void print_size(const char *name, int64_t bytes) {
 }
 
 static void print_device(const rd_device_info *info) {
-    printf("%-18s %s%s\n%-18s %s", info->name, info->model, info->is_fixture ? " (fixture)" : "", "", info->arch);
-    if (strcmp(info->isa, info->arch)) printf(", %s", *info->isa ? info->isa : "no vector extension in use");
+    printf("%-18s %s%s\n%-18s %s", info->name, info->model, info->is_fixture ? " (fixture)" : "", "",
+           info->arch);
+    if (strcmp(info->isa, info->arch) != 0)
+        printf(", %s", *info->isa ? info->isa : "no vector extension in use");
     printf(", %d units", info->compute_units);
     if (info->performance_cores != info->compute_units) printf(" (%d fast)", info->performance_cores);
     print_size("L1", info->l1_bytes);
@@ -58,7 +60,8 @@ static rd_status show(const char *name, int64_t threads, bool no_cache, cJSON *l
     status = rd_device_get_info(device, &info);
     double gbs;
     if (status == RD_OK && !info.is_fixture)
-        status = rd_device_measure(device, (int32_t)(threads ? threads : info.performance_cores), !no_cache, &gbs);
+        status =
+            rd_device_measure(device, (int32_t)(threads ? threads : info.performance_cores), !no_cache, &gbs);
     if (status == RD_OK) status = rd_device_get_info(device, &info);
     if (status != RD_OK)
         cli_fail(status);
@@ -75,14 +78,16 @@ rd_status cli_run_devices(int argc, char **argv) {
     int64_t threads = 0;
     const char *only = NULL;
     const cli_option options[] = {
-        CLI_OPTION_JSON(&json), {"--device", CLI_TEXT, &only, "NAME", "only this one", 0, 0},
+        CLI_OPTION_JSON(&json),
+        {"--device", CLI_TEXT, &only, "NAME", "only this one", 0, 0},
         CLI_OPTION_THREADS(&threads),
         {"--no-cache", CLI_FLAG, &no_cache, NULL, "measure the read bandwidth anew", 0, 0}};
     cli_args args;
-    rd_status status = cli_parse("devices [--device NAME] [--threads N] [--no-cache] [--json]",
-                                 "Shows this machine with its measured read bandwidth (kept in XDG_CACHE_HOME), and the "
-                                 "fixtures\nthat questions may be asked about.",
-                                 options, CLI_COUNT(options), 0, 0, argc, argv, &args);
+    rd_status status =
+        cli_parse("devices [--device NAME] [--threads N] [--no-cache] [--json]",
+                  "Shows this machine with its measured read bandwidth (kept in XDG_CACHE_HOME), and the "
+                  "fixtures\nthat questions may be asked about.",
+                  options, CLI_COUNT(options), 0, 0, argc, argv, &args);
     if (status != RD_OK || args.done) return status;
     cJSON *list = json ? cJSON_CreateArray() : NULL;
     status = show(only ? only : "cpu", threads, no_cache, list);

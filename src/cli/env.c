@@ -8,15 +8,15 @@ rd_status cli_run_env(int argc, char **argv) {
     bool json = false;
     const cli_option options[] = {CLI_OPTION_JSON(&json)};
     cli_args args;
-    rd_status status = cli_parse("env [--json]", "Lists the environment variables that Radiance reads.", options,
-                                 CLI_COUNT(options), 0, 0, argc, argv, &args);
+    rd_status status = cli_parse("env [--json]", "Lists the environment variables that Radiance reads.",
+                                 options, CLI_COUNT(options), 0, 0, argc, argv, &args);
     if (status != RD_OK || args.done) return status;
     cJSON *list = json ? cJSON_CreateArray() : NULL;
     rd_env_info info;
     for (int32_t i = 0; rd_env_at(i, &info); i++) {
         if (!json) {
-            printf("%-18s \"%s\"  (default \"%s\")\n%-18s %s\n", info.name, info.value, info.default_value, "",
-                   info.meaning);
+            printf("%-18s \"%s\"  (default \"%s\")\n%-18s %s\n", info.name, info.value, info.default_value,
+                   "", info.meaning);
             continue;
         }
         cJSON *object = cJSON_CreateObject();

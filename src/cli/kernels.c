@@ -43,17 +43,20 @@ static cJSON *kernel_json(const rd_kernel_info *kernel) {
 rd_status cli_run_kernels(int argc, char **argv) {
     bool json = false;
     const char *op = NULL;
-    const cli_option options[] = {CLI_OPTION_JSON(&json), {"--op", CLI_TEXT, &op, "OP", "only rows of this op", 0, 0}};
+    const cli_option options[] = {CLI_OPTION_JSON(&json),
+                                  {"--op", CLI_TEXT, &op, "OP", "only rows of this op", 0, 0}};
     cli_args args;
-    rd_status status = cli_parse("kernels [--op OP] [--json]",
-                                 "Lists the kernel rows, those of an op in order of preference, the reference last.",
-                                 options, CLI_COUNT(options), 0, 0, argc, argv, &args);
+    rd_status status =
+        cli_parse("kernels [--op OP] [--json]",
+                  "Lists the kernel rows, those of an op in order of preference, the reference last.",
+                  options, CLI_COUNT(options), 0, 0, argc, argv, &args);
     if (status != RD_OK || args.done) return status;
-    if (op && !rd_op_find(op)) return cli_error(RD_E_INVALID, "unknown op %s, `radiance kernels` shows them", op);
+    if (op && !rd_op_find(op))
+        return cli_error(RD_E_INVALID, "unknown op %s, `radiance kernels` shows them", op);
     cJSON *list = json ? cJSON_CreateArray() : NULL;
     const rd_kernel_info *kernel;
     for (int32_t i = 0; (kernel = rd_kernel_at(i)) != NULL; i++) {
-        if (op && strcmp(op, kernel->op)) continue;
+        if (op && strcmp(op, kernel->op) != 0) continue;
         if (json)
             cJSON_AddItemToArray(list, kernel_json(kernel));
         else
@@ -67,8 +70,9 @@ rd_status cli_run_constraints(int argc, char **argv) {
     bool json = false;
     const cli_option options[] = {CLI_OPTION_JSON(&json)};
     cli_args args;
-    rd_status status = cli_parse("constraints KERNEL [--json]", "Lists what a kernel needs, in the order it is checked.",
-                                 options, CLI_COUNT(options), 1, 1, argc, argv, &args);
+    rd_status status =
+        cli_parse("constraints KERNEL [--json]", "Lists what a kernel needs, in the order it is checked.",
+                  options, CLI_COUNT(options), 1, 1, argc, argv, &args);
     if (status != RD_OK || args.done) return status;
     const rd_kernel_info *kernel = rd_kernel_find(args.items[0]);
     if (!kernel)

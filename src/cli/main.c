@@ -22,12 +22,16 @@ static int find_command(const char *name) {
 }
 
 static void print_help(FILE *out) {
-    fprintf(out, "radiance %s: chooses, explains and runs kernels for block-FP8 language models\n\n"
-                 "usage: radiance COMMAND [arguments]\n\n",
+    fprintf(out,
+            "radiance %s: chooses, explains and runs kernels for block-FP8 language models\n\n"
+            "usage: radiance COMMAND [arguments]\n\n",
             rd_version());
-    for (int i = 0; i < CLI_COUNT(commands); i++) fprintf(out, "  %-12s %s\n", commands[i].name, commands[i].about);
-    fprintf(out, "  %-12s %s\n\nExit codes are the library's statuses: 0 ok", "help", "this text, or `help COMMAND`");
-    for (int status = 1; status <= RD_E_CANCELLED; status++) fprintf(out, ", %d %s", status, rd_status_name(status));
+    for (int i = 0; i < CLI_COUNT(commands); i++)
+        fprintf(out, "  %-12s %s\n", commands[i].name, commands[i].about);
+    fprintf(out, "  %-12s %s\n\nExit codes are the library's statuses: 0 ok", "help",
+            "this text, or `help COMMAND`");
+    for (int status = 1; status <= RD_E_CANCELLED; status++)
+        fprintf(out, ", %d %s", status, rd_status_name(status));
     fprintf(out, ".\n");
 }
 

@@ -97,8 +97,8 @@ static rd_status read_header(csv_check *check, const char *line, const char *pat
         check->output_at[i] = name_index(check->info->outputs, check->info->output_count, check->name_at[i]);
         if (check->output_at[i] < 0 &&
             name_index(check->info->inputs, check->info->input_count, check->name_at[i]) < 0)
-            return cli_error(RD_E_FORMAT, "%s: column %s, needs an input or output of %s", path, check->name_at[i],
-                             check->info->name);
+            return cli_error(RD_E_FORMAT, "%s: column %s, needs an input or output of %s", path,
+                             check->name_at[i], check->info->name);
     }
     return RD_OK;
 }
@@ -107,7 +107,8 @@ static rd_param cell_param(char *name, char *cell) {
     char *end;
     long long number = strtoll(cell, &end, 10);
     bool is_number = *cell && !*end;
-    return (rd_param){name, is_number ? RD_PARAM_INT : RD_PARAM_WORD, is_number ? number : 0, is_number ? NULL : cell};
+    return (rd_param){name, is_number ? RD_PARAM_INT : RD_PARAM_WORD, is_number ? number : 0,
+                      is_number ? NULL : cell};
 }
 
 // Checks one row; prints it when it differs.
@@ -126,8 +127,8 @@ static rd_status check_row(const csv_check *check, char *line, int row, bool *di
     }
     for (int i = 0; i < check->columns; i++) {
         if (check->output_at[i] < 0 || !strcmp(outputs[check->output_at[i]], cells[i])) continue;
-        printf("row %d: %s=%s, expected %s (%s)\n", row, check->name_at[i], outputs[check->output_at[i]], cells[i],
-               rule);
+        printf("row %d: %s=%s, expected %s (%s)\n", row, check->name_at[i], outputs[check->output_at[i]],
+               cells[i], rule);
         *differs = true;
     }
     return RD_OK;
@@ -136,7 +137,8 @@ static rd_status check_row(const csv_check *check, char *line, int row, bool *di
 static rd_status check_file(csv_check *check, FILE *file, const char *path) {
     char line[LINE_BYTES];
     int rows = 0, differ = 0;
-    if (!fgets(line, sizeof line, file)) return cli_error(RD_E_FORMAT, "%s: empty, needs a header line", path);
+    if (!fgets(line, sizeof line, file))
+        return cli_error(RD_E_FORMAT, "%s: empty, needs a header line", path);
     rd_status status = read_header(check, line, path);
     while (status == RD_OK && fgets(line, sizeof line, file)) {
         bool differs = false;
@@ -161,13 +163,15 @@ static rd_status check_csv(const rd_device *device, const rd_policy_info *info, 
 rd_status cli_run_policy(int argc, char **argv) {
     bool json = false;
     const char *device_name = "r9700-gfx1201", *csv = NULL;
-    const cli_option options[] = {CLI_OPTION_JSON(&json), CLI_OPTION_DEVICE(&device_name),
+    const cli_option options[] = {CLI_OPTION_JSON(&json),
+                                  CLI_OPTION_DEVICE(&device_name),
                                   {"--csv", CLI_TEXT, &csv, "FILE", "check every row of FILE", 0, 0}};
     cli_args args;
-    rd_status status = cli_parse("policy [RULE [key=value... | --csv FILE]] [--device NAME] [--json]",
-                                 "Lists the rules, prints a rule's values and the clause that fired, or checks a file "
-                                 "of right\nanswers. The device picks the table; default r9700-gfx1201.",
-                                 options, CLI_COUNT(options), 0, -1, argc, argv, &args);
+    rd_status status =
+        cli_parse("policy [RULE [key=value... | --csv FILE]] [--device NAME] [--json]",
+                  "Lists the rules, prints a rule's values and the clause that fired, or checks a file "
+                  "of right\nanswers. The device picks the table; default r9700-gfx1201.",
+                  options, CLI_COUNT(options), 0, -1, argc, argv, &args);
     if (status != RD_OK || args.done) return status;
     if (!args.count) return csv ? cli_error(RD_E_INVALID, "--csv needs a RULE before it") : list_rules(json);
     const rd_policy_info *info = rd_policy_find(args.items[0]);

@@ -8,8 +8,8 @@ rd_status cli_run_version(int argc, char **argv) {
     bool json = false;
     const cli_option options[] = {CLI_OPTION_JSON(&json)};
     cli_args args;
-    rd_status status = cli_parse("version [--json]", "Prints version and build id.", options, CLI_COUNT(options), 0, 0,
-                                 argc, argv, &args);
+    rd_status status = cli_parse("version [--json]", "Prints version and build id.", options,
+                                 CLI_COUNT(options), 0, 0, argc, argv, &args);
     if (status != RD_OK || args.done) return status;
     if (!json) {
         printf("radiance %s (%s)\n", rd_version(), rd_build_id());

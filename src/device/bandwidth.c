@@ -17,10 +17,10 @@
 #include <unistd.h>
 
 enum {
-    STREAMS = 4,             // a thread reads 4 rows far apart: one stream alone leaves the prefetchers idle
-    AHEAD_BYTES = 2048,      // prefetch distance of a stream: a DRAM access (about 100 ns) at 10 to 20 bytes a ns
-    PASSES = 7,              // the best counts: other work on the machine only ever slows a pass
-    BUFFER_MIN_MIB = 256     // and at least 4 times the last-level cache
+    STREAMS = 4,         // a thread reads 4 rows far apart: one stream alone leaves the prefetchers idle
+    AHEAD_BYTES = 2048,  // prefetch distance of a stream: a DRAM access (about 100 ns) at 10 to 20 bytes a ns
+    PASSES = 7,          // the best counts: other work on the machine only ever slows a pass
+    BUFFER_MIN_MIB = 256 // and at least 4 times the last-level cache
 };
 
 // 64 bytes: one cache line, whatever vectors the compiler makes of it.
@@ -77,7 +77,8 @@ static rd_status measure(const rd_device *device, int32_t threads, double *gbs) 
             double seconds = now_seconds() - start;
             if (seconds < best) best = seconds;
         }
-        *gbs = (double)(bytes / threads / 4096 * 4096 * threads) / best / 1e9;
+        int64_t read_bytes = bytes / threads / 4096 * 4096 * threads;
+        *gbs = (double)read_bytes / best / 1e9;
     }
     rdi_free(data);
     rdi_free(job);
@@ -87,9 +88,11 @@ static rd_status measure(const rd_device *device, int32_t threads, double *gbs) 
 
 // ---- the cache file --------------------------------------------------------------------------------------------------------
 // "<folder>/radiance/read-<chip>-<cores>c-<threads>t": the chip's name in letters, digits and dashes.
-static rd_status cache_path(const rd_device *device, int32_t threads, char *folder, char *path, size_t bytes) {
+static rd_status cache_path(const rd_device *device, int32_t threads, char *folder, char *path,
+                            size_t bytes) {
     const char *root = rdi_env_text("XDG_CACHE_HOME"), *home = rdi_env_text("HOME");
-    int length = *root ? snprintf(folder, bytes, "%s/radiance", root) : snprintf(folder, bytes, "%s/.cache/radiance", home);
+    int length = *root ? snprintf(folder, bytes, "%s/radiance", root)
+                       : snprintf(folder, bytes, "%s/.cache/radiance", home);
     if ((!*root && !*home) || length < 0 || (size_t)length >= bytes)
         return rdi_fail(RD_E_IO, "bandwidth cache: neither XDG_CACHE_HOME nor HOME names a folder");
     char chip[sizeof device->model];
@@ -158,7 +161,8 @@ static bool write_cache(const char *folder, const char *path, double gbs) {
 }
 
 rd_status rd_device_measure(rd_device *device, int32_t threads, int32_t use_cache, double *read_gbs) {
-    if (!device || !read_gbs) return rdi_fail(RD_E_INVALID, "rd_device_measure: %s=NULL", device ? "read_gbs" : "device");
+    if (!device || !read_gbs)
+        return rdi_fail(RD_E_INVALID, "rd_device_measure: %s=NULL", device ? "read_gbs" : "device");
     if (device->info.is_fixture)
         return rdi_fail(RD_E_NO_DEVICE, "device=%s is a fixture: it cannot be measured", device->info.name);
     if (threads < 1 || threads > 4096) return rdi_fail(RD_E_INVALID, "threads=%d, needs 1 to 4096", threads);
@@ -174,6 +178,7 @@ rd_status rd_device_measure(rd_device *device, int32_t threads, int32_t use_cach
     if (!have_path)
         rdi_log_write(&device->log, RD_LOG_WARN, "%s", rd_error_text());
     else if (!write_cache(folder, path, *read_gbs))
-        rdi_log_write(&device->log, RD_LOG_WARN, "bandwidth cache %s cannot be written: %s", path, strerror(errno));
+        rdi_log_write(&device->log, RD_LOG_WARN, "bandwidth cache %s cannot be written: %s", path,
+                      strerror(errno));
     return RD_OK;
 }

@@ -9,7 +9,9 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-static bool bit(uint32_t word, int index) { return (word >> index) & 1; }
+static bool bit(uint32_t word, int index) {
+    return (word >> index) & 1;
+}
 
 static uint64_t enabled_state(void) {
     uint32_t low, high;
@@ -27,7 +29,8 @@ uint32_t rdi_cpu_isa(void) {
     if (a >= 1) __get_cpuid_count(7, 1, &a7_1, &unused, &unused, &unused);
     uint32_t isa = bit(b7, 5) && fma && f16c ? RDI_ISA_AVX2 : RDI_ISA_NONE;
     bool zmm = (state & 0xe0) == 0xe0; // opmask, upper ZMM, ZMM16-31
-    if (!isa || !zmm || !bit(b7, 16) || !bit(b7, 17) || !bit(b7, 30) || !bit(b7, 31)) return isa; // F, DQ, BW, VL
+    if (!isa || !zmm || !bit(b7, 16) || !bit(b7, 17) || !bit(b7, 30) || !bit(b7, 31))
+        return isa; // F, DQ, BW, VL
     isa |= RDI_ISA_AVX512;
     if (bit(c7, 1)) isa |= RDI_ISA_AVX512VBMI;
     if (bit(c7, 11)) isa |= RDI_ISA_AVX512VNNI;
@@ -49,6 +52,10 @@ void rdi_cpu_model(char *text, size_t bytes) {
     snprintf(text, bytes, "%s", *start ? start : "x86-64");
 }
 #else
-uint32_t rdi_cpu_isa(void) { return RDI_ISA_NONE; }
-void rdi_cpu_model(char *text, size_t bytes) { snprintf(text, bytes, "unknown CPU"); }
+uint32_t rdi_cpu_isa(void) {
+    return RDI_ISA_NONE;
+}
+void rdi_cpu_model(char *text, size_t bytes) {
+    snprintf(text, bytes, "unknown CPU");
+}
 #endif

@@ -19,8 +19,12 @@ static const struct {
     {"avx512", RDI_ISA_AVX2 | RDI_ISA_AVX512},
 };
 
-rdi_backend rdi_device_backend(const rd_device *device) { return device->backend; }
-uint32_t rdi_device_isa(const rd_device *device) { return device->isa; }
+rdi_backend rdi_device_backend(const rd_device *device) {
+    return device->backend;
+}
+uint32_t rdi_device_isa(const rd_device *device) {
+    return device->isa;
+}
 
 static rd_status unknown_device(const char *name) {
     char known[256] = "cpu cpu:ref cpu:avx2 cpu:avx512";
@@ -34,7 +38,7 @@ static rd_status unknown_device(const char *name) {
 // mask: the bits that the cap word keeps. RD_E_NO_DEVICE when the word is unknown.
 static bool cap_mask(const char *word, uint32_t *mask) {
     for (size_t i = 0; i < RDI_COUNT(caps); i++) {
-        if (strcmp(word, caps[i].word)) continue;
+        if (strcmp(word, caps[i].word) != 0) continue;
         *mask = caps[i].keep;
         return true;
     }
@@ -92,8 +96,11 @@ static rd_status open_cpu(const char *name, rd_device **out) {
 #else
     const char *arch = "portable";
 #endif
-    device->info = (rd_device_info){.struct_size = sizeof device->info, .name = device->name, .backend = "cpu",
-                                    .arch = arch, .isa = RDI_ISA_TEXT(device->isa)};
+    device->info = (rd_device_info){.struct_size = sizeof device->info,
+                                    .name = device->name,
+                                    .backend = "cpu",
+                                    .arch = arch,
+                                    .isa = RDI_ISA_TEXT(device->isa)};
     probe(device);
     *out = device;
     return RD_OK;
@@ -105,7 +112,7 @@ rd_status rd_device_open(const char *name, rd_device **out) {
     if (!name) name = "cpu";
     if (!strcmp(name, "cpu") || !strncmp(name, "cpu:", 4)) return open_cpu(name, out);
     for (int32_t i = 0; rdi_fixture_at(i); i++) {
-        if (strcmp(name, rdi_fixture_at(i)->info.name)) continue;
+        if (strcmp(name, rdi_fixture_at(i)->info.name) != 0) continue;
         rd_device *device = rdi_alloc(sizeof *device);
         if (!device) return RD_E_NOMEM;
         *device = *rdi_fixture_at(i);
@@ -115,16 +122,20 @@ rd_status rd_device_open(const char *name, rd_device **out) {
     return unknown_device(name);
 }
 
-void rd_device_close(rd_device *device) { rdi_free(device); }
+void rd_device_close(rd_device *device) {
+    rdi_free(device);
+}
 
 void rd_device_set_log(rd_device *device, rd_log_fn log, void *log_state) {
     if (device) device->log = (rdi_log){log, log_state};
 }
 
 rd_status rd_device_get_info(const rd_device *device, rd_device_info *info) {
-    if (!device || !info) return rdi_fail(RD_E_INVALID, "rd_device_get_info: %s=NULL", device ? "info" : "device");
+    if (!device || !info)
+        return rdi_fail(RD_E_INVALID, "rd_device_get_info: %s=NULL", device ? "info" : "device");
     if (info->struct_size < sizeof *info)
-        return rdi_fail(RD_E_INVALID, "rd_device_get_info: struct_size=%u, needs %zu", info->struct_size, sizeof *info);
+        return rdi_fail(RD_E_INVALID, "rd_device_get_info: struct_size=%u, needs %zu", info->struct_size,
+                        sizeof *info);
     uint32_t size = info->struct_size;
     *info = device->info;
     info->struct_size = size;

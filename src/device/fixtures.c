@@ -12,11 +12,12 @@
 
 enum { KIB = 1024, MIB = 1024 * 1024 };
 #define GIB ((int64_t)1024 * MIB)
-#define AVX512_ALL (RDI_ISA_AVX2 | RDI_ISA_AVX512 | RDI_ISA_AVX512VBMI | RDI_ISA_AVX512BF16 | RDI_ISA_AVX512VNNI)
+#define AVX512_ALL                                                                                           \
+    (RDI_ISA_AVX2 | RDI_ISA_AVX512 | RDI_ISA_AVX512VBMI | RDI_ISA_AVX512BF16 | RDI_ISA_AVX512VNNI)
 
-#define FIXTURE(name_, backend_word_, arch_, isa_text_, model_, units_)                                                \
-    .struct_size = sizeof(rd_device_info), .name = name_, .backend = backend_word_, .arch = arch_, .isa = isa_text_,   \
-    .model = model_, .is_fixture = 1, .compute_units = units_, .performance_cores = units_
+#define FIXTURE(name_, backend_word_, arch_, isa_text_, model_, units_)                                      \
+    .struct_size = sizeof(rd_device_info), .name = name_, .backend = backend_word_, .arch = arch_,           \
+    .isa = isa_text_, .model = model_, .is_fixture = 1, .compute_units = units_, .performance_cores = units_
 
 static const rd_device fixtures[] = {
     {.backend = RDI_BACKEND_AMD,
@@ -30,11 +31,13 @@ static const rd_device fixtures[] = {
               .l2_bytes = 50 * MIB, .lds_bytes = 227 * KIB, .memory_bytes = 141000000000, .read_gbs = 4380}},
     {.backend = RDI_BACKEND_NVIDIA,
      .isa = RDI_ISA_SM90A,
-     .info = {FIXTURE("h100-pcie-sm90a", "nvidia", "sm_90a", "sm_90a", "NVIDIA H100 PCIe", 114), .l1_bytes = 256 * KIB,
-              .l2_bytes = 50 * MIB, .lds_bytes = 227 * KIB, .memory_bytes = 80000000000, .read_gbs = 2000}},
+     .info = {FIXTURE("h100-pcie-sm90a", "nvidia", "sm_90a", "sm_90a", "NVIDIA H100 PCIe", 114),
+              .l1_bytes = 256 * KIB, .l2_bytes = 50 * MIB, .lds_bytes = 227 * KIB,
+              .memory_bytes = 80000000000, .read_gbs = 2000}},
     {.backend = RDI_BACKEND_CPU,
      .isa = AVX512_ALL,
-     .info = {FIXTURE("x86-avx512", "cpu", "x86-64", RDI_ISA_TEXT(AVX512_ALL), "AMD EPYC (Zen 5), 2 cores", 2),
+     .info = {FIXTURE("x86-avx512", "cpu", "x86-64", RDI_ISA_TEXT(AVX512_ALL), "AMD EPYC (Zen 5), 2 cores",
+                      2),
               .l1_bytes = 48 * KIB, .l2_bytes = 1 * MIB, .l3_bytes = 32 * MIB, .memory_bytes = 24 * GIB,
               .read_gbs = 69}},
     {.backend = RDI_BACKEND_CPU,

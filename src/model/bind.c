@@ -122,7 +122,7 @@ static rd_status fail_missing(const binder *b, const char *name, int64_t rows, i
     const rdi_entries *entries = &b->source->entries;
     for (int64_t i = 0; i < entries->count; i++)
         if (!strncmp(entries->entry[i].name, name, stem) &&
-            strncmp(entries->entry[i].name + stem, "_scale", 6))
+            strncmp(entries->entry[i].name + stem, "_scale", 6) != 0)
             return rdi_fail(RD_E_UNSUPPORTED,
                             "%s: tensor %s is missing, needs it plain or F8_E4M3 with %s_scale_inv; the file "
                             "packs it as %s",

@@ -85,7 +85,7 @@ rd_status rd_chat_render(const rd_tokenizer *tokenizer, const rd_chat_message *m
         return rdi_fail(RD_E_UNSUPPORTED, "the model has no chat template, needs plain text");
     rdi_jinja_chat chat = {tokenizer->chat_template, strlen(tokenizer->chat_template), tokenizer->bos_text,
                            tokenizer->eos_text};
-    size_t capacity = text ? *bytes : 0, needed;
+    size_t capacity = text ? *bytes : 0, needed = 0;
     RDI_TRY(rdi_jinja_render(&chat, messages, count, add_generation_prompt != 0, text, capacity, &needed));
     *bytes = needed + 1;
     if (!text) return RD_OK;

@@ -69,7 +69,7 @@ static rd_status read_rope(const rdi_json *json, rdi_model_config *out) {
     if (partial != 1) return rdi_fail(RD_E_UNSUPPORTED, "partial_rotary_factor=%g, needs 1", partial);
     if (!scaling || scaling->kind == RDI_JSON_NULL) return RD_OK;
     if (scaling->kind != RDI_JSON_OBJECT)
-        return rdi_fail(RD_E_FORMAT, "rope_scaling is a %s, needs an object or null",
+        return rdi_fail(RD_E_FORMAT, "rope_scaling is %s, needs an object or null",
                         rdi_json_kind_name(scaling));
     const rdi_json *type = rdi_json_get(scaling, "rope_type");
     if (!type) type = rdi_json_get(scaling, "type");
@@ -126,7 +126,7 @@ static rd_status read_ends(const rdi_json *json, rdi_model_config *out) {
     for (; at; at = at == eos ? NULL : at->next) {
         if (at->kind == RDI_JSON_NULL) continue;
         if (at->kind != RDI_JSON_INT || at->integer < -1 || at->integer > MAX_VOCAB)
-            return rdi_fail(RD_E_FORMAT, "eos_token_id is a %s out of place, needs token ids",
+            return rdi_fail(RD_E_FORMAT, "eos_token_id is %s out of place, needs token ids",
                             rdi_json_kind_name(at));
         if (out->eos_count == RDI_MAX_EOS)
             return rdi_fail(RD_E_UNSUPPORTED, "eos_token_id: over %d ids", RDI_MAX_EOS);
@@ -145,7 +145,7 @@ rd_status rdi_config_from_json(const rdi_json *json, rdi_model_config *out) {
     int index = 0;
     memset(out, 0, sizeof *out);
     if (json->kind != RDI_JSON_OBJECT)
-        return rdi_fail(RD_E_FORMAT, "config is a %s, needs an object", rdi_json_kind_name(json));
+        return rdi_fail(RD_E_FORMAT, "config is %s, needs an object", rdi_json_kind_name(json));
     RDI_TRY(read_architecture(json, &index));
     out->architecture = architectures[index].architecture;
     out->qk_norm = architectures[index].qk_norm;

@@ -97,8 +97,8 @@ static void put_header_entry(FILE *file, const char *name, const char *suffix, c
                              int32_t rank, int64_t rows, int64_t cols, int64_t begin, int64_t bytes) {
     fprintf(file, ",\"%s%s\":{\"dtype\":\"%s\",\"shape\":[", name, suffix, dtype);
     if (rank == 2) fprintf(file, "%lld,", (long long)rows);
-    fprintf(file, "%lld],\"data_offsets\":[%lld,%lld]}", (long long)cols, (long long)begin,
-            (long long)(begin + bytes));
+    long long end = begin + bytes;
+    fprintf(file, "%lld],\"data_offsets\":[%lld,%lld]}", (long long)cols, (long long)begin, end);
 }
 
 static rd_status write_header(converter *c) {
@@ -135,10 +135,10 @@ static rd_status open_data(converter *c) {
     rdi_free(path);
     RDI_TRY(status);
     // Reserves the space now: a full disk is told before the work. Not every file system can: then writes tell.
-    if (fallocate(c->fd, 0, 0, (off_t)(c->data_begin + c->data_bytes)) &&
-        (errno == ENOSPC || errno == EFBIG || errno == EDQUOT))
-        return rdi_fail(RD_E_IO, "%s/model.safetensors: %lld bytes: %s", c->folder.final_path,
-                        (long long)(c->data_begin + c->data_bytes), strerror(errno));
+    long long bytes = c->data_begin + c->data_bytes;
+    if (fallocate(c->fd, 0, 0, (off_t)bytes) && (errno == ENOSPC || errno == EFBIG || errno == EDQUOT))
+        return rdi_fail(RD_E_IO, "%s/model.safetensors: %lld bytes: %s", c->folder.final_path, bytes,
+                        strerror(errno));
     return RD_OK;
 }
 

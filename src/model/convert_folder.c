@@ -70,15 +70,14 @@ rd_status rdi_folder_begin(const char *path, bool overwrite, rdi_out_folder *out
     memset(out, 0, sizeof *out);
     out->overwrite = overwrite;
     out->final_path = rdi_strdup(path);
-    out->parent_path = rdi_strdup(path);
-    if (!out->final_path || !out->parent_path) return RD_E_NOMEM;
+    if (!out->final_path) return RD_E_NOMEM;
     for (size_t n = strlen(path); n > 1 && out->final_path[n - 1] == '/'; n--) out->final_path[n - 1] = 0;
-    strcpy(out->parent_path, out->final_path);
-    char *slash = strrchr(out->parent_path, '/');
-    if (!slash)
-        strcpy(out->parent_path, "."); // a path is one character at least
-    else
-        slash[slash == out->parent_path] = 0;
+    const char *slash = strrchr(out->final_path, '/');
+    int parent_bytes = slash == out->final_path ? 1
+                       : slash                  ? (int)(slash - out->final_path)
+                                                : 0; // 1: the root
+    out->parent_path = slash ? rdi_format("%.*s", parent_bytes, out->final_path) : rdi_strdup(".");
+    if (!out->parent_path) return RD_E_NOMEM;
     struct stat info;
     if (lstat(out->final_path, &info) == 0) {
         if (!overwrite)

@@ -190,7 +190,7 @@ rd_status rdi_gguf_parse(rdi_arena *arena, const char *what, const uint8_t *data
 
     for (; out->tensors.count < (int64_t)tensors; out->tensors.count++)
         RDI_TRY(take_tensor(&c, arena, &out->tensors.entry[out->tensors.count]));
-    int64_t alignment;
+    int64_t alignment = 32;
     RDI_TRY(rdi_gguf_int(out, "general.alignment", 1, 1 << 20, 32, &alignment));
     for (int64_t i = 0; i < out->tensors.count; i++)
         if (out->tensors.entry[i].begin % alignment)

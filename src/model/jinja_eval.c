@@ -127,7 +127,7 @@ static rd_status arithmetic(runner *r, const rdi_jinja_node *n, int64_t a, int64
 }
 
 static rd_status eval_binary(runner *r, const rdi_jinja_node *n, rdi_jinja_value *out) {
-    rdi_jinja_value a, b;
+    rdi_jinja_value a = {0}, b = {0};
     bool truth;
     RDI_TRY(eval(r, n->a, &a));
     if (n->op == RDI_OP_OR || n->op == RDI_OP_AND) { // Python's: the operand itself
@@ -168,7 +168,7 @@ static rd_status eval_binary(runner *r, const rdi_jinja_node *n, rdi_jinja_value
 
 // ---- access -----------------------------------------------------------------------------------------------------------
 static rd_status eval_attribute(runner *r, const rdi_jinja_node *n, rdi_jinja_value *out) {
-    rdi_jinja_value of;
+    rdi_jinja_value of = {0};
     RDI_TRY(eval(r, n->a, &of));
     RDI_TRY(refuse_undefined(r, n, &of));
     *out = member(&of, n->text, n->bytes);
@@ -176,7 +176,7 @@ static rd_status eval_attribute(runner *r, const rdi_jinja_node *n, rdi_jinja_va
 }
 
 static rd_status eval_index(runner *r, const rdi_jinja_node *n, rdi_jinja_value *out) {
-    rdi_jinja_value of, index;
+    rdi_jinja_value of = {0}, index = {0};
     RDI_TRY(eval(r, n->a, &of));
     RDI_TRY(refuse_undefined(r, n, &of));
     RDI_TRY(eval(r, n->b, &index));
@@ -203,7 +203,7 @@ static rd_status bound(runner *r, const rdi_jinja_node *n, const rdi_jinja_node 
 
 // Python's slice of a list.
 static rd_status eval_slice(runner *r, const rdi_jinja_node *n, rdi_jinja_value *out) {
-    rdi_jinja_value of;
+    rdi_jinja_value of = {0};
     int64_t from, to, step;
     RDI_TRY(eval(r, n->a, &of));
     if (of.kind != RDI_JINJA_LIST)
@@ -257,7 +257,7 @@ static bool is_name(const rdi_jinja_node *n, const char *name) {
 }
 
 static rd_status eval_call(runner *r, const rdi_jinja_node *n, rdi_jinja_value *out) {
-    rdi_jinja_value args[MAX_ARGUMENTS], self;
+    rdi_jinja_value args[MAX_ARGUMENTS], self = {0};
     int count;
     if (n->a->kind == RDI_NODE_ATTRIBUTE) {
         RDI_TRY(eval(r, n->a->a, &self));
@@ -283,7 +283,7 @@ static rd_status eval_call(runner *r, const rdi_jinja_node *n, rdi_jinja_value *
 }
 
 static rd_status eval_filter(runner *r, const rdi_jinja_node *n, rdi_jinja_value *out) {
-    rdi_jinja_value args[MAX_ARGUMENTS], self;
+    rdi_jinja_value args[MAX_ARGUMENTS], self = {0};
     int count;
     RDI_TRY(eval(r, n->a, &self));
     RDI_TRY(eval_arguments(r, n, args, &count));
@@ -303,7 +303,7 @@ static rd_status eval_list(runner *r, const rdi_jinja_node *n, rdi_jinja_value *
 }
 
 static rd_status eval_kind(runner *r, const rdi_jinja_node *n, rdi_jinja_value *out) {
-    rdi_jinja_value v;
+    rdi_jinja_value v = {0};
     bool truth = false;
     switch (n->kind) {
     case RDI_NODE_LITERAL:
@@ -372,7 +372,7 @@ static rd_status put(runner *r, const rdi_jinja_node *n, const char *text, size_
 }
 
 static rd_status set(runner *r, const rdi_jinja_node *n) {
-    rdi_jinja_value v, space;
+    rdi_jinja_value v = {0}, space = {0};
     RDI_TRY(eval(r, n->b, &v));
     if (n->a->kind == RDI_NODE_NAME) return bind(r, n->a->text, n->a->bytes, v);
     RDI_TRY(eval(r, n->a->a, &space));
@@ -428,7 +428,7 @@ static rd_status loop_items(runner *r, const rdi_jinja_node *n, const rdi_jinja_
 }
 
 static rd_status run_for(runner *r, const rdi_jinja_node *n) {
-    rdi_jinja_value list;
+    rdi_jinja_value list = {0};
     RDI_TRY(eval(r, n->a, &list));
     RDI_TRY(refuse_undefined(r, n, &list));
     if (list.kind != RDI_JINJA_LIST)
@@ -446,7 +446,7 @@ static rd_status run_for(runner *r, const rdi_jinja_node *n) {
 
 static rd_status run(runner *r, const rdi_jinja_node *list) {
     for (const rdi_jinja_node *n = list; n; n = n->next) {
-        rdi_jinja_value v;
+        rdi_jinja_value v = {0};
         if (n->kind == RDI_NODE_TEXT) {
             RDI_TRY(put(r, n, n->text, n->bytes));
         } else if (n->kind == RDI_NODE_OUTPUT) {

@@ -43,25 +43,34 @@ static rd_status binary(rdi_jinja *j, rdi_jinja_op op, rdi_jinja_node *a, rdi_ji
     return RD_OK;
 }
 
-// Arguments up to ')'; the token after '(' is current. name=value keeps the name (namespace).
-static rd_status arguments(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **out) {
-    rdi_jinja_node **link = out;
+// One argument; name=value keeps the name (namespace).
+static rd_status argument(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **out) {
+    rdi_jinja_token name = *t;
+    RDI_TRY(rdi_jinja_expression(j, t, out));
+    if (!*out) return rdi_fail(RD_E_INTERNAL, "chat template: an argument without a node");
+    if (!is_op(t, "=") || (*out)->kind != RDI_NODE_NAME) return RD_OK;
+    RDI_TRY(next(j, t));
+    rdi_jinja_node *value = NULL;
+    RDI_TRY(rdi_jinja_expression(j, t, &value));
+    RDI_TRY(rdi_jinja_node_new(j, RDI_NODE_SET, j->at, out));
+    (*out)->text = name.text;
+    (*out)->bytes = name.bytes;
+    (*out)->a = value;
+    return RD_OK;
+}
+
+// Arguments up to ')'; the token after '(' is current.
+static rd_status arguments(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **first) {
+    rdi_jinja_node *last = NULL;
+    *first = NULL;
     while (!is_op(t, ")")) {
-        rdi_jinja_token name = *t;
-        rdi_jinja_node *value;
-        RDI_TRY(rdi_jinja_expression(j, t, &value));
-        if (is_op(t, "=") && value->kind == RDI_NODE_NAME) {
-            RDI_TRY(next(j, t));
-            RDI_TRY(rdi_jinja_expression(j, t, &value));
-            rdi_jinja_node *named;
-            RDI_TRY(rdi_jinja_node_new(j, RDI_NODE_SET, j->at, &named));
-            named->text = name.text;
-            named->bytes = name.bytes;
-            named->a = value;
-            value = named;
-        }
-        *link = value;
-        link = &value->next;
+        rdi_jinja_node *value = NULL;
+        RDI_TRY(argument(j, t, &value));
+        if (last)
+            last->next = value;
+        else
+            *first = value;
+        last = value;
         if (is_op(t, ","))
             RDI_TRY(next(j, t));
         else if (!is_op(t, ")"))
@@ -161,6 +170,34 @@ static rd_status named(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node_kind kin
     return next(j, t);
 }
 
+// name or name(arguments) after '|'.
+static rd_status filter(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node *of, rdi_jinja_node **out) {
+    rdi_jinja_token name = *t;
+    rdi_jinja_node *given = NULL;
+    if (t->type != RDI_TOK_NAME) return unexpected(j, t, "a name");
+    RDI_TRY(next(j, t));
+    if (is_op(t, "(")) {
+        RDI_TRY(next(j, t));
+        RDI_TRY(arguments(j, t, &given));
+    }
+    RDI_TRY(rdi_jinja_node_new(j, RDI_NODE_FILTER, j->at, out));
+    (*out)->text = name.text;
+    (*out)->bytes = name.bytes;
+    (*out)->a = of;
+    (*out)->b = given;
+    return RD_OK;
+}
+
+// (arguments) after `of`; '(' is consumed.
+static rd_status call(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node *of, rdi_jinja_node **out) {
+    rdi_jinja_node *given = NULL;
+    RDI_TRY(arguments(j, t, &given));
+    RDI_TRY(rdi_jinja_node_new(j, RDI_NODE_CALL, j->at, out));
+    (*out)->a = of;
+    (*out)->b = given;
+    return RD_OK;
+}
+
 static rd_status postfix(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **out) {
     RDI_TRY(primary(j, t, out));
     for (;;) {
@@ -173,15 +210,10 @@ static rd_status postfix(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **out)
             RDI_TRY(subscript(j, t, of, out));
         } else if (is_op(t, "(")) {
             RDI_TRY(next(j, t));
-            RDI_TRY(rdi_jinja_node_new(j, RDI_NODE_CALL, j->at, out));
-            (*out)->a = of;
-            RDI_TRY(arguments(j, t, &(*out)->b));
+            RDI_TRY(call(j, t, of, out));
         } else if (is_op(t, "|")) {
             RDI_TRY(next(j, t));
-            RDI_TRY(named(j, t, RDI_NODE_FILTER, of, out));
-            if (!is_op(t, "(")) continue;
-            RDI_TRY(next(j, t));
-            RDI_TRY(arguments(j, t, &(*out)->b));
+            RDI_TRY(filter(j, t, of, out));
         } else {
             return RD_OK;
         }
@@ -191,7 +223,7 @@ static rd_status postfix(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **out)
 static rd_status unary(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **out) {
     if (!is_op(t, "-")) return postfix(j, t, out);
     RDI_TRY(next(j, t));
-    rdi_jinja_node *of;
+    rdi_jinja_node *of = NULL;
     RDI_TRY(postfix(j, t, &of));
     RDI_TRY(rdi_jinja_node_new(j, RDI_NODE_NEGATE, j->at, out));
     (*out)->a = of;
@@ -206,7 +238,7 @@ static rd_status modulo(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **out) 
             if (is_op(t, refused[i]))
                 return rdi_jinja_fail(j, rdi_jinja_line(j, j->at), "operator %s", refused[i]);
         if (!is_op(t, "%")) return RD_OK;
-        rdi_jinja_node *right, *left = *out;
+        rdi_jinja_node *right = NULL, *left = *out;
         RDI_TRY(next(j, t));
         RDI_TRY(unary(j, t, &right));
         RDI_TRY(binary(j, RDI_OP_MOD, left, right, out));
@@ -216,7 +248,7 @@ static rd_status modulo(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **out) 
 static rd_status concat(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **out) {
     RDI_TRY(modulo(j, t, out));
     while (is_op(t, "~")) {
-        rdi_jinja_node *right, *left = *out;
+        rdi_jinja_node *right = NULL, *left = *out;
         RDI_TRY(next(j, t));
         RDI_TRY(modulo(j, t, &right));
         RDI_TRY(binary(j, RDI_OP_CONCAT, left, right, out));
@@ -228,7 +260,7 @@ static rd_status sum(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **out) {
     RDI_TRY(concat(j, t, out));
     while (is_op(t, "+") || is_op(t, "-")) {
         rdi_jinja_op op = is_op(t, "+") ? RDI_OP_ADD : RDI_OP_SUB;
-        rdi_jinja_node *right, *left = *out;
+        rdi_jinja_node *right = NULL, *left = *out;
         RDI_TRY(next(j, t));
         RDI_TRY(concat(j, t, &right));
         RDI_TRY(binary(j, op, left, right, out));
@@ -276,7 +308,7 @@ static rd_status comparison(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **o
         }
         if (!comparison_op(t, &op)) return RD_OK;
         if (compared++) return rdi_jinja_fail(j, rdi_jinja_line(j, j->at), "a chained comparison");
-        rdi_jinja_node *right, *left = *out;
+        rdi_jinja_node *right = NULL, *left = *out;
         RDI_TRY(next(j, t));
         RDI_TRY(sum(j, t, &right));
         RDI_TRY(binary(j, negated ? RDI_OP_NOT_IN : op, left, right, out));
@@ -299,7 +331,7 @@ static rd_status inverted(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **out
 static rd_status conjunction(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **out) {
     RDI_TRY(inverted(j, t, out));
     while (is_word(t, "and")) {
-        rdi_jinja_node *right, *left = *out;
+        rdi_jinja_node *right = NULL, *left = *out;
         RDI_TRY(next(j, t));
         RDI_TRY(inverted(j, t, &right));
         RDI_TRY(binary(j, RDI_OP_AND, left, right, out));
@@ -310,7 +342,7 @@ static rd_status conjunction(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **
 static rd_status disjunction(rdi_jinja *j, rdi_jinja_token *t, rdi_jinja_node **out) {
     RDI_TRY(conjunction(j, t, out));
     while (is_word(t, "or")) {
-        rdi_jinja_node *right, *left = *out;
+        rdi_jinja_node *right = NULL, *left = *out;
         RDI_TRY(next(j, t));
         RDI_TRY(conjunction(j, t, &right));
         RDI_TRY(binary(j, RDI_OP_OR, left, right, out));

@@ -278,8 +278,9 @@ bool rdi_json_is(const rdi_json *value, const char *text) {
 }
 
 const char *rdi_json_kind_name(const rdi_json *value) {
-    static const char *const names[] = {"null", "boolean", "integer", "number", "string", "array", "object"};
-    return value ? names[value->kind] : "nothing";
+    static const char *const names[] = {"null",     "a boolean", "an integer", "a number",
+                                        "a string", "an array",  "an object"};
+    return value ? names[value->kind] : "missing";
 }
 
 static bool absent(const rdi_json *value) {
@@ -303,7 +304,7 @@ rd_status rdi_json_int(const rdi_json *object, const char *key, int64_t min, int
         return rdi_fail(RD_E_FORMAT, "%s=%g, needs a whole number from %lld to %lld", key, value->real,
                         (long long)min, (long long)max);
     } else {
-        return rdi_fail(RD_E_FORMAT, "%s is a %s, needs a whole number", key, rdi_json_kind_name(value));
+        return rdi_fail(RD_E_FORMAT, "%s is %s, needs a whole number", key, rdi_json_kind_name(value));
     }
     *out = seen;
     return RD_OK;
@@ -315,7 +316,7 @@ rd_status rdi_json_real(const rdi_json *object, const char *key, double min, dou
     *out = otherwise;
     if (absent(value)) return RD_OK;
     if (value->kind != RDI_JSON_INT && value->kind != RDI_JSON_REAL)
-        return rdi_fail(RD_E_FORMAT, "%s is a %s, needs a number", key, rdi_json_kind_name(value));
+        return rdi_fail(RD_E_FORMAT, "%s is %s, needs a number", key, rdi_json_kind_name(value));
     *out = value->kind == RDI_JSON_INT ? (double)value->integer : value->real;
     if (!(*out >= min && *out <= max))
         return rdi_fail(RD_E_FORMAT, "%s=%g, needs a number from %g to %g", key, *out, min, max);
@@ -327,7 +328,7 @@ rd_status rdi_json_bool(const rdi_json *object, const char *key, bool otherwise,
     *out = otherwise;
     if (absent(value)) return RD_OK;
     if (value->kind != RDI_JSON_BOOL)
-        return rdi_fail(RD_E_FORMAT, "%s is a %s, needs true or false", key, rdi_json_kind_name(value));
+        return rdi_fail(RD_E_FORMAT, "%s is %s, needs true or false", key, rdi_json_kind_name(value));
     *out = value->integer != 0;
     return RD_OK;
 }
@@ -338,7 +339,7 @@ rd_status rdi_json_text(rdi_arena *arena, const rdi_json *object, const char *ke
     *out = otherwise;
     if (absent(value)) return RD_OK;
     if (value->kind != RDI_JSON_STRING)
-        return rdi_fail(RD_E_FORMAT, "%s is a %s, needs a string", key, rdi_json_kind_name(value));
+        return rdi_fail(RD_E_FORMAT, "%s is %s, needs a string", key, rdi_json_kind_name(value));
     if (memchr(value->text, 0, value->text_bytes))
         return rdi_fail(RD_E_FORMAT, "%s holds a NUL character", key);
     *out = rdi_arena_strndup(arena, value->text, value->text_bytes);

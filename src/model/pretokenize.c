@@ -40,9 +40,7 @@ static size_t spell_spaces(const char *pattern, size_t bytes, char *out) {
         if (escaped == 's') spelt = in_class ? SPACES : "[" SPACES "]";
         if (escaped == 'S' && !in_class) spelt = "[^" SPACES "]";
         if (spelt) {
-            size_t length = strlen(spelt);
-            memcpy(to, spelt, length);
-            to += length;
+            while (*spelt) *to++ = *spelt++;
             i++;
             continue;
         }

@@ -29,7 +29,7 @@ static rd_status read_entry(rdi_arena *arena, const char *what, const rdi_json *
     entry->name = rdi_arena_strndup(arena, member->key, member->key_bytes);
     if (!entry->name) return RD_E_NOMEM;
     if (member->kind != RDI_JSON_OBJECT)
-        return rdi_fail(RD_E_FORMAT, "%s: tensor %s is a %s, needs an object", what, entry->name,
+        return rdi_fail(RD_E_FORMAT, "%s: tensor %s is %s, needs an object", what, entry->name,
                         rdi_json_kind_name(member));
     RDI_TRY(read_dtype(what, entry->name, rdi_json_get(member, "dtype"), &entry->type));
 
@@ -77,7 +77,7 @@ rd_status rdi_safetensors_parse(rdi_arena *arena, const char *what, const uint8_
     const rdi_json *header;
     RDI_TRY(rdi_json_parse(arena, what, (const char *)data + 8, (size_t)header_bytes, &header));
     if (header->kind != RDI_JSON_OBJECT)
-        return rdi_fail(RD_E_FORMAT, "%s: header is a %s, needs an object", what, rdi_json_kind_name(header));
+        return rdi_fail(RD_E_FORMAT, "%s: header is %s, needs an object", what, rdi_json_kind_name(header));
 
     out->entry = rdi_arena_alloc(arena, (size_t)header->count * sizeof *out->entry);
     if (!out->entry) return RD_E_NOMEM;

@@ -203,8 +203,8 @@ rd_status rd_detokenize(const rd_tokenizer *tokenizer, const int32_t *ids, int64
         return rdi_fail(RD_E_INVALID, "rd_detokenize: tokenizer, ids or bytes is NULL, or count < 0");
     size_t capacity = text ? *bytes : 0, used = 0;
     for (int64_t i = 0; i < count; i++) {
-        const char *piece;
-        size_t piece_bytes;
+        const char *piece = NULL;
+        size_t piece_bytes = 0;
         RDI_TRY(rd_token_bytes(tokenizer, ids[i], special, &piece, &piece_bytes));
         if (piece_bytes && used + piece_bytes < capacity) memcpy(text + used, piece, piece_bytes);
         used += piece_bytes;

@@ -103,10 +103,10 @@ static rd_status read_ids(rd_tokenizer *t, const rdi_gguf *gguf, bool add_bos_de
 }
 
 rd_status rdi_tokenizer_from_gguf(rd_tokenizer *t, const rdi_gguf *gguf) {
-    const char *model, *pre;
+    const char *model = "", *pre = "";
     t->unknown_id = -1;
     RDI_TRY(rdi_gguf_text(&t->arena, gguf, "tokenizer.ggml.model", "nothing", &model));
-    if (strcmp(model, "gpt2"))
+    if (strcmp(model, "gpt2") != 0)
         return rdi_fail(RD_E_UNSUPPORTED, "%s: tokenizer.ggml.model=%.40s, needs gpt2 (byte-level BPE)",
                         gguf->what, model);
     RDI_TRY(rdi_gguf_text(&t->arena, gguf, "tokenizer.ggml.pre", "nothing", &pre));

@@ -80,7 +80,7 @@ static rd_status read_pre_tokenizer(rd_tokenizer *t, const rdi_json *json) {
     if (rdi_json_is(rdi_json_get(json, "type"), "Sequence")) {
         const rdi_json *list = rdi_json_get(json, "pretokenizers");
         if (!list || list->kind != RDI_JSON_ARRAY)
-            return rdi_fail(RD_E_FORMAT, "pre_tokenizer: pretokenizers is a %s, needs an array",
+            return rdi_fail(RD_E_FORMAT, "pre_tokenizer: pretokenizers is %s, needs an array",
                             rdi_json_kind_name(list));
         for (const rdi_json *step = list->first; step; step = step->next) {
             if (byte_level)
@@ -117,14 +117,14 @@ static rd_status check_model(const rdi_json *model) {
 
 static rd_status added_id(const rdi_json *token, int64_t *id) {
     if (!token || token->kind != RDI_JSON_OBJECT)
-        return rdi_fail(RD_E_FORMAT, "added_tokens: an entry is a %s, needs an object",
+        return rdi_fail(RD_E_FORMAT, "added_tokens: an entry is %s, needs an object",
                         rdi_json_kind_name(token));
     return rdi_json_int(token, "id", 0, 1 << 24, RDI_REQUIRED, id);
 }
 
 // Ids may have holes, but a number far beyond the count is a lie that would only cost memory.
 static rd_status count_tokens(const rdi_json *vocab, const rdi_json *added, int64_t *out) {
-    int64_t last = -1, given = vocab->count + (added ? added->count : 0), id;
+    int64_t last = -1, given = vocab->count + (added ? added->count : 0), id = 0;
     for (const rdi_json *at = vocab->first; at; at = at->next) {
         if (at->kind != RDI_JSON_INT || at->integer < 0)
             return rdi_fail(RD_E_FORMAT, "model: vocab[\"%.*s\"] is no token id",
@@ -144,12 +144,12 @@ static rd_status count_tokens(const rdi_json *vocab, const rdi_json *added, int6
 
 static rd_status read_added(rd_tokenizer *t, const rdi_json *added) {
     for (const rdi_json *at = added ? added->first : NULL; at; at = at->next) {
-        int64_t id;
-        bool special, single_word;
+        int64_t id = 0;
+        bool special = false, single_word = false;
         const rdi_json *content = rdi_json_get(at, "content");
         RDI_TRY(added_id(at, &id));
         if (!content || content->kind != RDI_JSON_STRING)
-            return rdi_fail(RD_E_FORMAT, "added_tokens: id %lld: content is a %s, needs a string",
+            return rdi_fail(RD_E_FORMAT, "added_tokens: id %lld: content is %s, needs a string",
                             (long long)id, rdi_json_kind_name(content));
         RDI_TRY(rdi_json_bool(at, "special", false, &special));
         RDI_TRY(rdi_json_bool(at, "single_word", false, &single_word));
@@ -166,7 +166,7 @@ static rd_status read_added(rd_tokenizer *t, const rdi_json *added) {
 
 static rd_status read_merges(rd_tokenizer *t, const rdi_json *merges) {
     if (!merges || merges->kind != RDI_JSON_ARRAY)
-        return rdi_fail(RD_E_FORMAT, "model: merges is a %s, needs an array", rdi_json_kind_name(merges));
+        return rdi_fail(RD_E_FORMAT, "model: merges is %s, needs an array", rdi_json_kind_name(merges));
     RDI_TRY(rdi_vocab_finish(t, merges->count));
     int64_t rank = 0;
     for (const rdi_json *at = merges->first; at; at = at->next, rank++) {
@@ -192,10 +192,10 @@ static rd_status read_model(rd_tokenizer *t, const rdi_json *json) {
                    *added = rdi_json_get(json, "added_tokens");
     int64_t count = 0;
     if (!vocab || vocab->kind != RDI_JSON_OBJECT)
-        return rdi_fail(RD_E_FORMAT, "model: vocab is a %s, needs an object", rdi_json_kind_name(vocab));
+        return rdi_fail(RD_E_FORMAT, "model: vocab is %s, needs an object", rdi_json_kind_name(vocab));
     if (is_null(added)) added = NULL;
     if (added && added->kind != RDI_JSON_ARRAY)
-        return rdi_fail(RD_E_FORMAT, "added_tokens is a %s, needs an array", rdi_json_kind_name(added));
+        return rdi_fail(RD_E_FORMAT, "added_tokens is %s, needs an array", rdi_json_kind_name(added));
     RDI_TRY(check_model(model));
     RDI_TRY(count_tokens(vocab, added, &count));
     RDI_TRY(rdi_vocab_create(t, count));

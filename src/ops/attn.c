@@ -7,10 +7,11 @@
 #include <math.h>
 #include <string.h>
 
-static rd_status check_dtype(const char *op, const char *field, const rd_tensor *tensor, rd_dtype first, rd_dtype second) {
+static rd_status check_dtype(const char *op, const char *field, const rd_tensor *tensor, rd_dtype first,
+                             rd_dtype second) {
     if (tensor->dtype == first || tensor->dtype == second) return RD_OK;
-    return rdi_fail(RD_E_INVALID, "%s: %s: dtype=%s, needs one of: %s %s", op, field, rd_dtype_name(tensor->dtype),
-                    rd_dtype_name(first), rd_dtype_name(second));
+    return rdi_fail(RD_E_INVALID, "%s: %s: dtype=%s, needs one of: %s %s", op, field,
+                    rd_dtype_name(tensor->dtype), rd_dtype_name(first), rd_dtype_name(second));
 }
 
 // What the plan was asked for must be what arrives: its rows were chosen for that and for nothing else.
@@ -45,7 +46,8 @@ static rd_status check_query(const char *op, const rd_attn_args *args) {
     return rdi_check_stride(op, "out", out, 2, 1);
 }
 
-static rd_status check_scale(const char *op, const char *field, const rd_tensor *scale, const rd_tensor *cache) {
+static rd_status check_scale(const char *op, const char *field, const rd_tensor *scale,
+                             const rd_tensor *cache) {
     if (!scale->data) return RD_OK; // 1 for every head
     if (cache->dtype != RD_DTYPE_E4M3)
         return rdi_fail(RD_E_INVALID, "%s: %s: given with a %s cache, needs fp8_e4m3", op, field,
@@ -67,11 +69,12 @@ static rd_status check_cache(const char *op, const rd_attn_args *args, bool toke
                             (long long)k->shape[axis]);
     RDI_TRY(rdi_check_dim(op, "k_cache", k, 3, args->q.shape[2]));
     if (args->q.shape[1] % k->shape[2])
-        return rdi_fail(RD_E_INVALID, "%s: q: shape[1]=%lld query heads, needs a multiple of %lld KV heads", op,
-                        (long long)args->q.shape[1], (long long)k->shape[2]);
+        return rdi_fail(RD_E_INVALID, "%s: q: shape[1]=%lld query heads, needs a multiple of %lld KV heads",
+                        op, (long long)args->q.shape[1], (long long)k->shape[2]);
     if (token_order) {
         if (k->shape[1] % 16)
-            return rdi_fail(RD_E_INVALID, "%s: k_cache: block_tokens=%lld with k_order=token, needs a multiple of 16", op,
+            return rdi_fail(RD_E_INVALID,
+                            "%s: k_cache: block_tokens=%lld with k_order=token, needs a multiple of 16", op,
                             (long long)k->shape[1]);
         RDI_TRY(rdi_check_stride(op, "k_cache", k, 1, 1));
         RDI_TRY(rdi_check_stride(op, "k_cache", k, 3, 16));
@@ -98,7 +101,8 @@ static rd_status check_tables(const char *op, const rd_attn_args *args) {
     if (!isfinite(args->scale) || args->scale <= 0)
         return rdi_fail(RD_E_INVALID, "%s: scale=%g, needs a finite value > 0", op, (double)args->scale);
     if (!isfinite(args->softcap) || args->softcap < 0)
-        return rdi_fail(RD_E_INVALID, "%s: softcap=%g, needs 0 (off) or a finite value > 0", op, (double)args->softcap);
+        return rdi_fail(RD_E_INVALID, "%s: softcap=%g, needs 0 (off) or a finite value > 0", op,
+                        (double)args->softcap);
     if (args->window < 0)
         return rdi_fail(RD_E_INVALID, "%s: window=%d, needs 0 (off) or more", op, args->window);
     return RD_OK;
@@ -109,11 +113,12 @@ static rd_status check_tables(const char *op, const rd_attn_args *args) {
 static rd_status check_sequence(const char *op, const rdi_attn_args *a, int64_t seq) {
     int64_t q_len = (int64_t)a->q_starts[seq + 1] - a->q_starts[seq], kv_len = a->kv_lens[seq];
     if (q_len < 0 || a->q_starts[seq + 1] > a->tokens)
-        return rdi_fail(RD_E_INVALID, "%s: q_starts[%lld]=%d after %d, needs %d..%lld", op, (long long)seq + 1,
-                        a->q_starts[seq + 1], a->q_starts[seq], a->q_starts[seq], (long long)a->tokens);
+        return rdi_fail(RD_E_INVALID, "%s: q_starts[%lld]=%d after %d, needs %d..%lld", op,
+                        (long long)seq + 1, a->q_starts[seq + 1], a->q_starts[seq], a->q_starts[seq],
+                        (long long)a->tokens);
     if (kv_len < 0 || kv_len > a->max_blocks * a->block_tokens)
-        return rdi_fail(RD_E_INVALID, "%s: kv_lens[%lld]=%lld, needs 0..%lld (%lld blocks of %lld tokens)", op,
-                        (long long)seq, (long long)kv_len, (long long)(a->max_blocks * a->block_tokens),
+        return rdi_fail(RD_E_INVALID, "%s: kv_lens[%lld]=%lld, needs 0..%lld (%lld blocks of %lld tokens)",
+                        op, (long long)seq, (long long)kv_len, (long long)(a->max_blocks * a->block_tokens),
                         (long long)a->max_blocks, (long long)a->block_tokens);
     if (q_len == 0 || kv_len == 0) return RD_OK;
     int64_t first = a->window > 0 ? rdi_max(0, kv_len - q_len - a->window + 1) : 0;
@@ -194,7 +199,8 @@ static rd_status row_of_batch(const rd_plan *plan, const rdi_attn_args *a, const
     return *out ? RD_OK : RD_E_INVALID;
 }
 
-rd_status rd_attn_run(const rd_plan *plan, const rd_attn_args *args, void *ws, size_t *ws_bytes, rd_stream stream) {
+rd_status rd_attn_run(const rd_plan *plan, const rd_attn_args *args, void *ws, size_t *ws_bytes,
+                      rd_stream stream) {
     (void)stream;
     if (!plan) return rdi_fail(RD_E_INVALID, "attn: plan=NULL, needs a plan of attn_prefill or attn_decode");
     const char *op = rdi_plan_op(plan), *order = rdi_plan_word(plan, "k_order");

@@ -23,7 +23,8 @@ static rd_status check_layout(const char *op, const char *field, const rd_tensor
     return RD_OK;
 }
 
-rd_status rdi_check_tensor(const char *op, const char *field, const rd_tensor *tensor, int32_t rank, rd_dtype dtype) {
+rd_status rdi_check_tensor(const char *op, const char *field, const rd_tensor *tensor, int32_t rank,
+                           rd_dtype dtype) {
     if (!tensor->data) return rdi_fail(RD_E_INVALID, "%s: %s: data=NULL, needs a tensor", op, field);
     if (dtype != RD_DTYPE_NONE && tensor->dtype != dtype)
         return rdi_fail(RD_E_INVALID, "%s: %s: dtype=%s, needs %s", op, field, rd_dtype_name(tensor->dtype),
@@ -33,17 +34,20 @@ rd_status rdi_check_tensor(const char *op, const char *field, const rd_tensor *t
                         rd_dtype_name(tensor->dtype));
     size_t elem_bytes = rd_dtype_bytes(tensor->dtype);
     if ((uintptr_t)tensor->data % elem_bytes)
-        return rdi_fail(RD_E_INVALID, "%s: %s: data=%p, needs %zu-byte alignment", op, field, tensor->data, elem_bytes);
+        return rdi_fail(RD_E_INVALID, "%s: %s: data=%p, needs %zu-byte alignment", op, field, tensor->data,
+                        elem_bytes);
     return check_layout(op, field, tensor, rank);
 }
 
-rd_status rdi_check_dim(const char *op, const char *field, const rd_tensor *tensor, int32_t axis, int64_t needed) {
+rd_status rdi_check_dim(const char *op, const char *field, const rd_tensor *tensor, int32_t axis,
+                        int64_t needed) {
     if (tensor->shape[axis] == needed) return RD_OK;
     return rdi_fail(RD_E_INVALID, "%s: %s: shape[%d]=%lld, needs %lld", op, field, axis,
                     (long long)tensor->shape[axis], (long long)needed);
 }
 
-rd_status rdi_check_stride(const char *op, const char *field, const rd_tensor *tensor, int32_t axis, int64_t needed) {
+rd_status rdi_check_stride(const char *op, const char *field, const rd_tensor *tensor, int32_t axis,
+                           int64_t needed) {
     if (tensor->stride[axis] == needed) return RD_OK;
     return rdi_fail(RD_E_INVALID, "%s: %s: stride[%d]=%lld, needs %lld", op, field, axis,
                     (long long)tensor->stride[axis], (long long)needed);
@@ -58,7 +62,8 @@ rd_status rdi_check_workspace(const char *op, size_t needed, void *ws, size_t *w
     }
     if (!needed) return RD_OK;
     if (!ws || !ws_bytes) return rdi_fail(RD_E_INVALID, "%s: ws=NULL, needs %zu bytes", op, needed);
-    if (*ws_bytes < needed) return rdi_fail(RD_E_INVALID, "%s: ws_bytes=%zu, needs %zu", op, *ws_bytes, needed);
+    if (*ws_bytes < needed)
+        return rdi_fail(RD_E_INVALID, "%s: ws_bytes=%zu, needs %zu", op, *ws_bytes, needed);
     if ((uintptr_t)ws % 64) return rdi_fail(RD_E_INVALID, "%s: ws=%p, needs 64-byte alignment", op, ws);
     return RD_OK;
 }

@@ -10,7 +10,8 @@
 
 static rd_status pick_threads(const rd_ctx_options *options, const rd_device *device, int32_t *out) {
     int64_t threads = options ? options->threads : 0;
-    if (threads < 0) return rdi_fail(RD_E_INVALID, "threads=%lld, needs >= 1, or 0 for the default", (long long)threads);
+    if (threads < 0)
+        return rdi_fail(RD_E_INVALID, "threads=%lld, needs >= 1, or 0 for the default", (long long)threads);
     if (threads == 0) RDI_TRY(rdi_env_int("RADIANCE_THREADS", 0, 4096, &threads));
     if (threads == 0) threads = device->info.performance_cores;
     *out = (int32_t)threads;
@@ -56,15 +57,20 @@ void rd_ctx_free(rd_ctx *ctx) {
     rdi_free(ctx);
 }
 
-const rd_device *rd_ctx_device(const rd_ctx *ctx) { return ctx ? ctx->device : NULL; }
-int32_t rd_ctx_threads(const rd_ctx *ctx) { return ctx ? rdi_par_threads(ctx->par) : 0; }
-rdi_par *rdi_ctx_par(const rd_ctx *ctx) { return ctx->par; }
+const rd_device *rd_ctx_device(const rd_ctx *ctx) {
+    return ctx ? ctx->device : NULL;
+}
+int32_t rd_ctx_threads(const rd_ctx *ctx) {
+    return ctx ? rdi_par_threads(ctx->par) : 0;
+}
+rdi_par *rdi_ctx_par(const rd_ctx *ctx) {
+    return ctx->par;
+}
 
 void rdi_ctx_decide(rdi_table table, const rd_device *device, const rdi_query *query, rdi_verdicts *out) {
     const rdi_answer *layout = rdi_query_find(query, "layout");
-    rdi_order_question question = {.arch = device->info.arch,
-                                   .op = query->op->info.name,
-                                   .layout = layout ? layout->word : NULL};
+    rdi_order_question question = {
+        .arch = device->info.arch, .op = query->op->info.name, .layout = layout ? layout->word : NULL};
     if (query->op->info.interval_key) rdi_query_int(query, query->op->info.interval_key, &question.interval);
     rdi_order order = rdi_order_decide(&question);
     rdi_preference preference = {.exclusive = order.exclusive};
@@ -108,8 +114,8 @@ rd_status rd_kernel_select(rd_ctx *ctx, const char *op, const rd_param *params, 
     rdi_verdicts_reason(&verdicts, &query, ctx->device, reason, sizeof reason);
     rdi_query_text(&query, text);
     rdi_query_sorted_text(&query, sorted);
-    RDI_TRY(rdi_selections_record(&ctx->selections, query.op->info.name, text, sorted, row ? row->info.name : NULL,
-                                  reason));
+    RDI_TRY(rdi_selections_record(&ctx->selections, query.op->info.name, text, sorted,
+                                  row ? row->info.name : NULL, reason));
     if (!row) rdi_fail(RD_OK, "%s: %s", query.op->info.name, reason);
     *out = row ? &row->info : NULL;
     return RD_OK;

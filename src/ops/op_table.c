@@ -35,7 +35,8 @@ static const rdi_derived derived[] = {
 typedef struct op_source {
     const char *name, *interval_key, *keys, *derived, *computes;
 } op_source;
-#define RD_OP(name_, interval_key_, keys_, derived_, computes_) {name_, interval_key_, keys_, derived_, computes_},
+#define RD_OP(name_, interval_key_, keys_, derived_, computes_)                                              \
+    {name_, interval_key_, keys_, derived_, computes_},
 static const op_source sources[] = {
 #include "ops/ops.def"
 };

@@ -28,12 +28,13 @@ static rd_status check_interval(const rdi_query *query, int64_t lo, int64_t hi) 
     const rd_op_info *op = &query->op->info;
     if (!op->interval_key) {
         if (lo == 0 && hi == 0) return RD_OK;
-        return rdi_fail(RD_E_INVALID, "%s: interval=%lld..%lld, needs 0..0: the op has no interval key", op->name,
-                        (long long)lo, (long long)hi);
+        return rdi_fail(RD_E_INVALID, "%s: interval=%lld..%lld, needs 0..0: the op has no interval key",
+                        op->name, (long long)lo, (long long)hi);
     }
     if (rdi_query_find(query, op->interval_key))
-        return rdi_fail(RD_E_INVALID, "%s: %s is given, needs to be left out: the plan covers an interval of it",
-                        op->name, op->interval_key);
+        return rdi_fail(RD_E_INVALID,
+                        "%s: %s is given, needs to be left out: the plan covers an interval of it", op->name,
+                        op->interval_key);
     if (lo >= 1 && lo <= hi && hi <= INT32_MAX) return RD_OK;
     return rdi_fail(RD_E_INVALID, "%s: %s=%lld..%lld, needs 1 <= lo <= hi <= %d", op->name, op->interval_key,
                     (long long)lo, (long long)hi, INT32_MAX);
@@ -100,8 +101,8 @@ static rd_status record(const rd_plan *plan) {
                                       range->row ? range->row->info.name : NULL, range->reason));
         // A refused fast row is news; an op that has only slow rows is a fact of the build.
         if (range->row && rdi_row_is_slow(range->row))
-            rdi_log_write(&plan->ctx->log, range->fast_refused ? RD_LOG_WARN : RD_LOG_INFO, "%s %s -> %s (%s)", op,
-                          text, range->row->info.name, range->reason);
+            rdi_log_write(&plan->ctx->log, range->fast_refused ? RD_LOG_WARN : RD_LOG_INFO,
+                          "%s %s -> %s (%s)", op, text, range->row->info.name, range->reason);
     }
     return RD_OK;
 }
@@ -118,8 +119,8 @@ static rd_status check_covered(const rd_plan *plan) {
 }
 
 // `table` holds the rows to decide among: the context's, or the one that the caller forces. Only a decision is recorded.
-static rd_status create(rd_ctx *ctx, rdi_table table, bool forced, const char *op, const rd_param *params, int32_t count,
-                        int64_t lo, int64_t hi, rd_plan **out) {
+static rd_status create(rd_ctx *ctx, rdi_table table, bool forced, const char *op, const rd_param *params,
+                        int32_t count, int64_t lo, int64_t hi, rd_plan **out) {
     rdi_query query;
     RDI_TRY(rdi_query_read(op, params, count, &query));
     RDI_TRY(check_interval(&query, lo, hi));
@@ -143,17 +144,20 @@ static rd_status create(rd_ctx *ctx, rdi_table table, bool forced, const char *o
     return RD_OK;
 }
 
-rd_status rd_plan_create(rd_ctx *ctx, const char *op, const rd_param *params, int32_t count, int64_t lo, int64_t hi,
-                         rd_plan **out) {
+rd_status rd_plan_create(rd_ctx *ctx, const char *op, const rd_param *params, int32_t count, int64_t lo,
+                         int64_t hi, rd_plan **out) {
     if (!ctx || !out) return rdi_fail(RD_E_INVALID, "rd_plan_create: %s=NULL", ctx ? "out" : "ctx");
     *out = NULL;
     return create(ctx, ctx->table, false, op, params, count, lo, hi, out);
 }
 
-rd_status rd_plan_create_kernel(rd_ctx *ctx, const char *kernel, const rd_param *params, int32_t count, int64_t lo,
-                                int64_t hi, rd_plan **out) {
+rd_status rd_plan_create_kernel(rd_ctx *ctx, const char *kernel, const rd_param *params, int32_t count,
+                                int64_t lo, int64_t hi, rd_plan **out) {
     if (!ctx || !kernel || !out)
-        return rdi_fail(RD_E_INVALID, "rd_plan_create_kernel: %s=NULL", !ctx ? "ctx" : kernel ? "out" : "kernel");
+        return rdi_fail(RD_E_INVALID, "rd_plan_create_kernel: %s=NULL",
+                        !ctx     ? "ctx"
+                        : kernel ? "out"
+                                 : "kernel");
     *out = NULL;
     for (int32_t i = 0; i < ctx->table.count; i++) {
         const rdi_row *row = &ctx->table.rows[i];
@@ -163,10 +167,16 @@ rd_status rd_plan_create_kernel(rd_ctx *ctx, const char *kernel, const rd_param 
     return rdi_fail(RD_E_INVALID, "kernel=%.80s, needs one of those that `radiance kernels` lists", kernel);
 }
 
-void rd_plan_free(rd_plan *plan) { rdi_free(plan); }
+void rd_plan_free(rd_plan *plan) {
+    rdi_free(plan);
+}
 
-const char *rdi_plan_op(const rd_plan *plan) { return plan->query.op->info.name; }
-rdi_par *rdi_plan_par(const rd_plan *plan) { return plan->ctx->par; }
+const char *rdi_plan_op(const rd_plan *plan) {
+    return plan->query.op->info.name;
+}
+rdi_par *rdi_plan_par(const rd_plan *plan) {
+    return plan->ctx->par;
+}
 
 const rdi_row *rdi_plan_row(const rd_plan *plan, int64_t at) {
     for (int32_t i = 0; i < plan->count; i++)
@@ -206,8 +216,8 @@ rd_status rd_plan_text(const rd_plan *plan, char *text, size_t *bytes) {
         range_text(plan, &plan->ranges[i], question);
         bool slow = !strncmp(plan->ranges[i].reason, "slow: ", 6);
         size_t room = used < capacity ? capacity - used : 0;
-        used += (size_t)snprintf(room ? text + used : NULL, room, "%s %s\n-> %s%s%s\n", rdi_plan_op(plan), question,
-                                 plan->ranges[i].row->info.name, slow ? " (slow): " : "",
+        used += (size_t)snprintf(room ? text + used : NULL, room, "%s %s\n-> %s%s%s\n", rdi_plan_op(plan),
+                                 question, plan->ranges[i].row->info.name, slow ? " (slow): " : "",
                                  slow ? plan->ranges[i].reason + strlen("slow: ") : "");
     }
     *bytes = used + 1;
@@ -223,9 +233,11 @@ size_t rdi_row_ws_bytes(const rd_plan *plan, const rdi_row *row, const void *arg
 rd_status rdi_row_launch(const rd_plan *plan, const rdi_row *row, const void *args, void *ws) {
     const rd_device_info *device = &plan->ctx->device->info;
     if (device->is_fixture)
-        return rdi_fail(RD_E_NO_DEVICE, "device=%s is a fixture: it answers questions, kernels cannot run on it",
+        return rdi_fail(RD_E_NO_DEVICE,
+                        "device=%s is a fixture: it answers questions, kernels cannot run on it",
                         device->name);
-    if (!row->run) return rdi_fail(RD_E_NO_DEVICE, "%s: no %s driver in this build", row->info.name, device->backend);
+    if (!row->run)
+        return rdi_fail(RD_E_NO_DEVICE, "%s: no %s driver in this build", row->info.name, device->backend);
     row->run(args, ws, plan->ctx->par);
     return RD_OK;
 }

@@ -17,7 +17,6 @@ int64_t rdi_plan_int(const rd_plan *plan, const char *key);       // 0 when the 
 const char *rdi_plan_word(const rd_plan *plan, const char *key);  // NULL when the question did not give it
 rd_dtype rdi_plan_dtype(const rd_plan *plan, const char *key);    // RD_DTYPE_NONE when not given
 rdi_par *rdi_plan_par(const rd_plan *plan);
-rdi_par *rdi_ctx_par(const rd_ctx *ctx); // the context's pool (src/ops/ctx.c)
 
 // ---- checks shared by the run entries (src/ops/check.c); errors read "gemm: a: dtype=bf16, needs fp8_e4m3" -------------
 rd_status rdi_check_struct(const char *op, uint32_t seen, size_t needed);

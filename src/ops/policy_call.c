@@ -19,7 +19,9 @@ static rd_status need(const rdi_policy_call *call, const char *key, const rd_par
     return *out ? RD_OK : rdi_fail(RD_E_INVALID, "%s: %s not given", call->info->name, key);
 }
 
-bool rdi_call_has(const rdi_policy_call *call, const char *key) { return find(call, key) != NULL; }
+bool rdi_call_has(const rdi_policy_call *call, const char *key) {
+    return find(call, key) != NULL;
+}
 
 rd_status rdi_call_int(const rdi_policy_call *call, const char *key, int64_t least, int64_t *out) {
     const rd_param *param;
@@ -28,16 +30,17 @@ rd_status rdi_call_int(const rdi_policy_call *call, const char *key, int64_t lea
         return rdi_fail(RD_E_INVALID, "%s: %s=\"%.40s\" is text, needs a whole number", call->info->name, key,
                         param->word ? param->word : "");
     if (param->i < least || param->i > INT32_MAX)
-        return rdi_fail(RD_E_INVALID, "%s: %s=%lld, needs %lld to %d", call->info->name, key, (long long)param->i,
-                        (long long)least, INT32_MAX);
+        return rdi_fail(RD_E_INVALID, "%s: %s=%lld, needs %lld to %d", call->info->name, key,
+                        (long long)param->i, (long long)least, INT32_MAX);
     *out = param->i;
     return RD_OK;
 }
 
 rd_status rdi_call_flag(const rdi_policy_call *call, const char *key, bool *out) {
-    int64_t value;
+    int64_t value = 0;
     RDI_TRY(rdi_call_int(call, key, 0, &value));
-    if (value > 1) return rdi_fail(RD_E_INVALID, "%s: %s=%lld, needs 0 or 1", call->info->name, key, (long long)value);
+    if (value > 1)
+        return rdi_fail(RD_E_INVALID, "%s: %s=%lld, needs 0 or 1", call->info->name, key, (long long)value);
     *out = value == 1;
     return RD_OK;
 }
@@ -64,22 +67,25 @@ rd_status rdi_call_reals(const rdi_policy_call *call, const char *key, double le
         char *end;
         double value = strtod(at, &end);
         if (end == at || (*end && *end != ' ') || !(value >= least && value <= most))
-            return rdi_fail(RD_E_INVALID, "%s: %s: \"%.40s\", needs numbers from %g to %g", call->info->name, key, at,
-                            least, most);
+            return rdi_fail(RD_E_INVALID, "%s: %s: \"%.40s\", needs numbers from %g to %g", call->info->name,
+                            key, at, least, most);
         if (*count == RDI_LIST_MAX)
-            return rdi_fail(RD_E_INVALID, "%s: %s has more than %d items", call->info->name, key, RDI_LIST_MAX);
+            return rdi_fail(RD_E_INVALID, "%s: %s has more than %d items", call->info->name, key,
+                            RDI_LIST_MAX);
         out[(*count)++] = value;
         at = end;
     }
     return RD_OK;
 }
 
-rd_status rdi_call_real(const rdi_policy_call *call, const char *key, double least, double most, double *out) {
+rd_status rdi_call_real(const rdi_policy_call *call, const char *key, double least, double most,
+                        double *out) {
     double values[RDI_LIST_MAX];
     int64_t count;
     RDI_TRY(rdi_call_reals(call, key, least, most, values, &count));
     if (count != 1)
-        return rdi_fail(RD_E_INVALID, "%s: %s has %lld numbers, needs 1", call->info->name, key, (long long)count);
+        return rdi_fail(RD_E_INVALID, "%s: %s has %lld numbers, needs 1", call->info->name, key,
+                        (long long)count);
     *out = values[0];
     return RD_OK;
 }
@@ -89,7 +95,8 @@ rd_status rdi_call_ints(const rdi_policy_call *call, const char *key, int64_t *o
     RDI_TRY(rdi_call_reals(call, key, INT32_MIN, INT32_MAX, values, count));
     for (int64_t i = 0; i < *count; i++) {
         if (values[i] != floor(values[i]))
-            return rdi_fail(RD_E_INVALID, "%s: %s: %g, needs whole numbers", call->info->name, key, values[i]);
+            return rdi_fail(RD_E_INVALID, "%s: %s: %g, needs whole numbers", call->info->name, key,
+                            values[i]);
         out[i] = (int64_t)values[i];
     }
     return RD_OK;
@@ -153,9 +160,11 @@ static rd_status check_keys(const rd_policy_info *info, const rd_param *params, 
     for (int32_t i = 0; i < count; i++) {
         bool known = false;
         if (!params[i].key) return rdi_fail(RD_E_INVALID, "%s: params[%d] has no key", info->name, i);
-        for (int32_t j = 0; j < info->input_count && !known; j++) known = !strcmp(info->inputs[j], params[i].key);
+        for (int32_t j = 0; j < info->input_count && !known; j++)
+            known = !strcmp(info->inputs[j], params[i].key);
         if (!known)
-            return rdi_fail(RD_E_INVALID, "%s: unknown key %.40s, the rule has: %s", info->name, params[i].key, names);
+            return rdi_fail(RD_E_INVALID, "%s: unknown key %.40s, the rule has: %s", info->name,
+                            params[i].key, names);
         for (int32_t j = 0; j < i; j++)
             if (!strcmp(params[j].key, params[i].key))
                 return rdi_fail(RD_E_INVALID, "%s: %s is given twice", info->name, params[i].key);
@@ -163,8 +172,8 @@ static rd_status check_keys(const rd_policy_info *info, const rd_param *params, 
     return RD_OK;
 }
 
-rd_status rd_policy_eval(const rd_device *device, const char *rule_name, const rd_param *params, int32_t count,
-                         char (*outputs)[64], char rule_fired[128]) {
+rd_status rd_policy_eval(const rd_device *device, const char *rule_name, const rd_param *params,
+                         int32_t count, char (*outputs)[64], char rule_fired[128]) {
     const rdi_policy_rule *rule = rule_name ? find_rule(rule_name) : NULL;
     if (!rule) return unknown_rule(rule_name);
     if (!outputs || !rule_fired)

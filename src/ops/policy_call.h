@@ -35,7 +35,8 @@ rd_status rdi_call_reals(const rdi_policy_call *call, const char *key, double le
 
 void rdi_call_put_text(const rdi_policy_call *call, const char *output, const char *text);
 void rdi_call_put_int(const rdi_policy_call *call, const char *output, int64_t value);
-void rdi_call_put_kept(const rdi_policy_call *call, const char *output, int64_t value); // negative = "", keeps
+void rdi_call_put_kept(const rdi_policy_call *call, const char *output,
+                       int64_t value); // negative = "", keeps
 void rdi_call_put_rule(const rdi_policy_call *call, const char *rule);
 
 #endif // RDI_POLICY_CALL_H

@@ -22,7 +22,8 @@ static rd_status eval_gemm_route(const rdi_policy_call *call) {
     RDI_TRY(rdi_call_int(call, "N", 1, &n));
     RDI_TRY(rdi_call_int(call, "K", 1, &k));
     if (question.preshuffled && (n % 16 || k % 32))
-        return rdi_fail(RD_E_INVALID, "gemm_route: N=%lld K=%lld preshuffled, needs N %% 16 == 0 and K %% 32 == 0",
+        return rdi_fail(RD_E_INVALID,
+                        "gemm_route: N=%lld K=%lld preshuffled, needs N %% 16 == 0 and K %% 32 == 0",
                         (long long)n, (long long)k);
     rdi_gemm_route route = rdi_gemm_route_decide(&question);
     rdi_call_put_text(call, "route", rdi_gemm_kind_name(route.kind));
@@ -177,7 +178,8 @@ static rd_status eval_draft_depth(const rdi_policy_call *call) {
     RDI_TRY(rdi_call_ints(call, "mtp_tokens", tokens, &q.token_count));
     RDI_TRY(rdi_call_reals(call, "probabilities", 0, 1, probabilities, &probability_count));
     if (!q.token_count || probability_count != q.token_count)
-        return rdi_fail(RD_E_INVALID, "draft_depth: %lld mtp_tokens and %lld probabilities, needs as many of each, >= 1",
+        return rdi_fail(RD_E_INVALID,
+                        "draft_depth: %lld mtp_tokens and %lld probabilities, needs as many of each, >= 1",
                         (long long)q.token_count, (long long)probability_count);
     q.continuation = continuation;
     q.tokens = tokens;
@@ -230,12 +232,13 @@ static rd_status eval_attn_partition(const rdi_policy_call *call) {
     return RD_OK;
 }
 
-#define NAMES(...)         (const char *const[]){__VA_ARGS__}
-#define NAME_COUNT(...)    (int32_t)(sizeof(__VA_ARGS__) / sizeof(const char *))
-#define RULE(name_, computes_, inputs_, outputs_)                                                                      \
-    {                                                                                                                  \
-        {#name_, computes_, NAME_COUNT(inputs_), NAME_COUNT(outputs_), inputs_, outputs_}, eval_##name_                \
+#define NAMES(...)                                                                                           \
+    (const char *const[]) {                                                                                  \
+        __VA_ARGS__                                                                                          \
     }
+#define NAME_COUNT(...) (int32_t)(sizeof(__VA_ARGS__) / sizeof(const char *))
+#define RULE(name_, computes_, inputs_, outputs_)                                                            \
+    { {#name_, computes_, NAME_COUNT(inputs_), NAME_COUNT(outputs_), inputs_, outputs_}, eval_##name_ }
 
 static const rdi_policy_rule rules[] = {
     RULE(gemm_route, "kernel of a block-FP8 GEMM and its tile (gfx12: taken from the device when not given)",
@@ -243,20 +246,22 @@ static const rdi_policy_rule rules[] = {
          NAMES("route", "block_m", "block_n", "block_k", "group_m", "warps", "stages", "waves_per_eu")),
     RULE(splitk_guard, "splits of K that cut no 128-wide scale block", NAMES("K", "wanted"), NAMES("splits")),
     RULE(preshuffle_contract, "may this weight be preshuffled at load",
-         NAMES("block_quant", "dtype", "rank", "N", "K", "scale_rows", "scale_cols", "packed_4bit"), NAMES("shuffled")),
+         NAMES("block_quant", "dtype", "rank", "N", "K", "scale_rows", "scale_cols", "packed_4bit"),
+         NAMES("shuffled")),
     RULE(preshuffle_bytes, "byte of element (n, k) of an [N, K] weight in the (16,16) layout",
          NAMES("N", "K", "n", "k"), NAMES("byte")),
     RULE(decode_geometry, "AITER: launch of split-KV decode (kv_16bit: 0 when not given)",
          NAMES("head_size", "tokens", "seqs", "queries_per_kv", "kv_heads", "all_decode", "max_seqlen_k",
                "num_2d_programs", "q_fp8", "kv_fp8", "kv_16bit"),
-         NAMES("tile", "warps", "stages", "waves", "reduce_tile", "reduce_warps", "reduce_stages", "reduce_waves",
-               "splits", "block_m", "programs")),
+         NAMES("tile", "warps", "stages", "waves", "reduce_tile", "reduce_warps", "reduce_stages",
+               "reduce_waves", "splits", "block_m", "programs")),
     RULE(split_count, "AITER: pieces that the keys of a decode call are split into",
          NAMES("max_seqlen_k", "tile", "programs"), NAMES("splits")),
     RULE(prefill_config, "AITER: launch of prefill attention",
          NAMES("head_size", "max_seqlen_q", "queries_per_kv", "kv_dtype"),
          NAMES("tile", "block_m", "warps", "stages", "waves", "block_q")),
-    RULE(lds_fit, "bytes of an attention tile, and the tile that fits (lds_bytes: the device's when not given)",
+    RULE(lds_fit,
+         "bytes of an attention tile, and the tile that fits (lds_bytes: the device's when not given)",
          NAMES("head_size", "elem_bytes", "tile", "stages", "lds_bytes"),
          NAMES("bytes", "fit_tile", "fit_stages", "fit_bytes")),
     RULE(draft_depth, "slot at which a request stops drafting, and why",

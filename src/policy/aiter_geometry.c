@@ -31,9 +31,10 @@ static const rdi_aiter_decode WIDE_TYPE_CONSTANTS = {.tile = 16,
                                                      .programs = RDI_KEEP,
                                                      .rule = "decode_geometry: 16-bit KV constants"};
 
-static const rdi_aiter_decode KEEP_ALL = {RDI_KEEP, RDI_KEEP, RDI_KEEP, RDI_KEEP, RDI_KEEP, RDI_KEEP,
-                                          RDI_KEEP, RDI_KEEP, RDI_KEEP, RDI_KEEP, RDI_KEEP,
-                                          "decode_geometry: queries or keys are not fp8, left as they were"};
+static const rdi_aiter_decode KEEP_ALL = {
+    RDI_KEEP, RDI_KEEP, RDI_KEEP, RDI_KEEP,
+    RDI_KEEP, RDI_KEEP, RDI_KEEP, RDI_KEEP,
+    RDI_KEEP, RDI_KEEP, RDI_KEEP, "decode_geometry: queries or keys are not fp8, left as they were"};
 
 // A verify pass fills 52 to 64 rows of a 64-row block (80% and up): one wide block then serves all its queries and reads
 // the keys once. Worth 2.03 to 2.11 times at 32K..128K; at 36 rows (width 6, 6 heads a KV head) it was 20% slower. 66 rows
@@ -44,8 +45,8 @@ rdi_aiter_decode rdi_aiter_decode_geometry(const rdi_aiter_decode_question *q) {
     if (!q->kv_fp8 && q->kv_16bit) return WIDE_TYPE_CONSTANTS;
     if (!q->q_fp8 || !q->kv_fp8) return KEEP_ALL;
     rdi_aiter_decode geometry = FP8_CONSTANTS;
-    bool readable = q->tokens > 0 && q->seqs > 0 && q->queries_per_kv > 0 && q->kv_heads > 0 && q->max_seqlen_k > 0 &&
-                    q->num_2d_programs > 0;
+    bool readable = q->tokens > 0 && q->seqs > 0 && q->queries_per_kv > 0 && q->kv_heads > 0 &&
+                    q->max_seqlen_k > 0 && q->num_2d_programs > 0;
     // Only head 256 was tuned, and only where some sequence brings more than one token.
     if (q->head_size != TUNED_HEAD || q->all_decode || !readable) return geometry;
     geometry.warps = 2;

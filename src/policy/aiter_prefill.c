@@ -9,10 +9,14 @@ enum { LONG_PREFILL = 256, WIDEST_HEAD = 512 };
 // -38% at 64K, -46% at 120K; 64 rows on 8 warps gave -27% where those gave -30%. Head 256 keeps its 64 rows: forced to 32
 // it lost 8% at 32K and 14% at 64K.
 rdi_aiter_prefill rdi_aiter_prefill_config(const rdi_aiter_prefill_question *q) {
-    rdi_aiter_prefill config = {RDI_KEEP, RDI_KEEP, RDI_KEEP, RDI_KEEP, RDI_KEEP, RDI_KEEP,
+    rdi_aiter_prefill config = {RDI_KEEP,
+                                RDI_KEEP,
+                                RDI_KEEP,
+                                RDI_KEEP,
+                                RDI_KEEP,
+                                RDI_KEEP,
                                 "prefill_config: short queries, left as they were"};
-    if (q->kv_16bit)
-        return (rdi_aiter_prefill){16, RDI_KEEP, 4, 1, 1, RDI_KEEP, "prefill_config: 16-bit KV"};
+    if (q->kv_16bit) return (rdi_aiter_prefill){16, RDI_KEEP, 4, 1, 1, RDI_KEEP, "prefill_config: 16-bit KV"};
     if (q->max_seqlen_q < LONG_PREFILL) return config;
     config.tile = 16;
     config.waves = 1;

@@ -9,7 +9,8 @@ rdi_draft rdi_draft_depth(const rdi_draft_question *q) {
     double confidence = 1;
     for (int64_t slot = 0; slot <= last; slot++) {
         if (slot < q->continuation_count && q->continuation[slot] == q->tokens[slot])
-            return (rdi_draft){slot, RDI_DRAFT_NGRAM, "draft_depth: agrees with the n-gram, its tail is taken"};
+            return (rdi_draft){slot, RDI_DRAFT_NGRAM,
+                               "draft_depth: agrees with the n-gram, its tail is taken"};
         if (confidence < q->tau)
             return (rdi_draft){slot, RDI_DRAFT_STOP, "draft_depth: confidence product below tau"};
         confidence *= q->probabilities[slot];

@@ -16,7 +16,8 @@
 rdi_gemm_route rdi_gemm_route_decide(const rdi_gemm_question *question) {
     if (question->preshuffled && !question->gfx12)
         return (rdi_gemm_route){.kind = RDI_GEMM_REFUSED,
-                                .rule = "gemm_route rule 1: a preshuffled weight has a kernel on gfx12 alone"};
+                                .rule =
+                                    "gemm_route rule 1: a preshuffled weight has a kernel on gfx12 alone"};
     if (question->preshuffled)
         return (rdi_gemm_route){.kind = RDI_GEMM_PRESHUFFLE,
                                 .block_m = question->m <= RDI_PRESHUFFLE_SMALL_M ? 16 : 64,
@@ -32,7 +33,8 @@ rdi_gemm_route rdi_gemm_route_decide(const rdi_gemm_question *question) {
     if (question->gfx12 && question->m <= RDI_SPLIT_K_MAX_M)
         return (rdi_gemm_route){.kind = RDI_GEMM_SPLIT_K, .rule = "gemm_route rule 2: M <= 8 on gfx12"};
     return (rdi_gemm_route){.kind = RDI_GEMM_GENERIC,
-                            .rule = question->gfx12 ? "gemm_route rule 3: M > 8" : "gemm_route rule 3: not gfx12"};
+                            .rule = question->gfx12 ? "gemm_route rule 3: M > 8"
+                                                    : "gemm_route rule 3: not gfx12"};
 }
 
 const char *rdi_gemm_kind_name(rdi_gemm_kind kind) {
@@ -72,5 +74,6 @@ bool rdi_preshuffle_contract(const rdi_preshuffle_question *question, const char
 // 16 rows by 32 columns are one 512-byte fragment, halves of 16 columns apart, so that a lane's matrix operand is one
 // 16-byte load.
 int64_t rdi_preshuffle_byte(int64_t k_elems, int64_t row, int64_t column) {
-    return row / 16 * (16 * k_elems) + column / 32 * 512 + column % 32 / 16 * 256 + row % 16 * 16 + column % 16;
+    return row / 16 * (16 * k_elems) + column / 32 * 512 + column % 32 / 16 * 256 + row % 16 * 16 +
+           column % 16;
 }

@@ -11,11 +11,17 @@ typedef struct rdi_gemm_question {
     int64_t m;
 } rdi_gemm_question;
 
-typedef enum rdi_gemm_kind { RDI_GEMM_GENERIC = 0, RDI_GEMM_SPLIT_K, RDI_GEMM_PRESHUFFLE, RDI_GEMM_REFUSED } rdi_gemm_kind;
+typedef enum rdi_gemm_kind {
+    RDI_GEMM_GENERIC = 0,
+    RDI_GEMM_SPLIT_K,
+    RDI_GEMM_PRESHUFFLE,
+    RDI_GEMM_REFUSED
+} rdi_gemm_kind;
 
 typedef struct rdi_gemm_route {
     rdi_gemm_kind kind;
-    int32_t block_m, block_n, block_k, group_m, warps, stages, waves_per_eu; // RDI_GEMM_PRESHUFFLE only, else 0
+    int32_t block_m, block_n, block_k, group_m, warps, stages,
+        waves_per_eu; // RDI_GEMM_PRESHUFFLE only, else 0
     const char *rule;
 } rdi_gemm_route;
 

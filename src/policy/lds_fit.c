@@ -12,9 +12,11 @@ static int64_t needed_bytes(int64_t head_size, int64_t elem_bytes, int64_t tile,
 
 // Stages go first: a smaller tile also costs matrix-unit use, fewer stages only latency hiding.
 rdi_lds_fit rdi_lds_fit_decide(const rdi_lds_question *q) {
-    int64_t tile = q->tile, stages = q->stages, bytes = needed_bytes(q->head_size, q->elem_bytes, tile, stages);
+    int64_t tile = q->tile, stages = q->stages,
+            bytes = needed_bytes(q->head_size, q->elem_bytes, tile, stages);
     rdi_lds_fit fit = {.bytes = bytes, .rule = "lds_fit: fits as asked"};
-    for (; bytes > q->lds_bytes && stages > 1; bytes = needed_bytes(q->head_size, q->elem_bytes, tile, stages)) {
+    for (; bytes > q->lds_bytes && stages > 1;
+         bytes = needed_bytes(q->head_size, q->elem_bytes, tile, stages)) {
         stages--;
         fit.rule = "lds_fit: fewer stages";
     }

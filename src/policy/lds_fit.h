@@ -9,8 +9,8 @@ typedef struct rdi_lds_question {
     int64_t head_size, elem_bytes, tile, stages, lds_bytes;
 } rdi_lds_question;
 typedef struct rdi_lds_fit {
-    int64_t bytes;                                        // of the tile and stages asked for
-    int64_t fit_tile, fit_stages, fit_bytes;              // what fits; 0 when nothing does
+    int64_t bytes;                           // of the tile and stages asked for
+    int64_t fit_tile, fit_stages, fit_bytes; // what fits; 0 when nothing does
     const char *rule;
 } rdi_lds_fit;
 

@@ -17,7 +17,8 @@ rdi_order rdi_order_decide(const rdi_order_question *question) {
         [RDI_GEMM_PRESHUFFLE] = {"preshuffle", "gemm_route rule 1", true},
         [RDI_GEMM_REFUSED] = {"preshuffle", "gemm_route rule 1", true},
     };
-    if (!gemm_route_rules(question->arch, question->op) || question->interval < 1) return by_kind[RDI_GEMM_GENERIC];
+    if (!gemm_route_rules(question->arch, question->op) || question->interval < 1)
+        return by_kind[RDI_GEMM_GENERIC];
     rdi_gemm_question gemm = {.gfx12 = true,
                               .preshuffled = question->layout && !strcmp(question->layout, "shuffle16"),
                               .m = question->interval};

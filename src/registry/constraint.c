@@ -7,10 +7,14 @@
 
 static bool holds(const rd_constraint *constraint, int64_t value) {
     switch (constraint->op) {
-    case RD_EQ: return value == constraint->value;
-    case RD_LE: return value <= constraint->value;
-    case RD_GE: return value >= constraint->value;
-    case RD_MULTIPLE_OF: return constraint->value > 0 && value % constraint->value == 0;
+    case RD_EQ:
+        return value == constraint->value;
+    case RD_LE:
+        return value <= constraint->value;
+    case RD_GE:
+        return value >= constraint->value;
+    case RD_MULTIPLE_OF:
+        return constraint->value > 0 && value % constraint->value == 0;
     case RD_ONE_OF: {
         char text[24];
         snprintf(text, sizeof text, "%lld", (long long)value);
@@ -21,8 +25,8 @@ static bool holds(const rd_constraint *constraint, int64_t value) {
 }
 
 static void need_text(const rd_constraint *constraint, char *text, size_t bytes) {
-    static const char *const phrases[] = {[RD_EQ] = "==", [RD_LE] = "<=", [RD_GE] = ">=",
-                                          [RD_MULTIPLE_OF] = "a multiple of"};
+    static const char *const phrases[] = {
+        [RD_EQ] = "==", [RD_LE] = "<=", [RD_GE] = ">=", [RD_MULTIPLE_OF] = "a multiple of"};
     if (constraint->op == RD_ONE_OF)
         snprintf(text, bytes, "one of: %s", constraint->words);
     else

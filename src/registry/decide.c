@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-rdi_table rdi_table_built(void) { return (rdi_table){rdi_rows, rdi_row_count}; }
+rdi_table rdi_table_built(void) {
+    return (rdi_table){rdi_rows, rdi_row_count};
+}
 
 static bool has_trait(const char *name, const char *trait) {
     size_t bytes = strlen(trait);
@@ -21,7 +23,8 @@ static void judge(const rdi_row *row, const rd_device *device, const rdi_query *
     *verdict = (rd_verdict){.kernel = &row->info};
     if (row->isa & ~rdi_device_isa(device)) {
         const char *has = RDI_ISA_TEXT(rdi_device_isa(device));
-        snprintf(verdict->reason, sizeof verdict->reason, "isa=%s, needs %s", *has ? has : "none", row->info.isa);
+        snprintf(verdict->reason, sizeof verdict->reason, "isa=%s, needs %s", *has ? has : "none",
+                 row->info.isa);
         return;
     }
     char reason[RDI_REASON_BYTES];
@@ -30,20 +33,22 @@ static void judge(const rdi_row *row, const rd_device *device, const rdi_query *
         return;
     }
     if (preference->exclusive && !has_trait(row->info.name, preference->trait)) {
-        snprintf(verdict->reason, sizeof verdict->reason, "%s: needs a %s kernel", preference->rule, preference->trait);
+        snprintf(verdict->reason, sizeof verdict->reason, "%s: needs a %s kernel", preference->rule,
+                 preference->trait);
         return;
     }
     verdict->ok = 1;
 }
 
-void rdi_decide(rdi_table table, const rd_device *device, const rdi_query *query, const rdi_preference *preference,
-                rdi_verdicts *out) {
+void rdi_decide(rdi_table table, const rd_device *device, const rdi_query *query,
+                const rdi_preference *preference, rdi_verdicts *out) {
     out->count = 0;
     // Two passes keep table order within the preferred rows and within the others.
     for (int pass = 0; pass < 2; pass++) {
         for (int32_t i = 0; i < table.count && out->count < RDI_OP_ROWS; i++) {
             const rdi_row *row = &table.rows[i];
-            if (row->backend != rdi_device_backend(device) || strcmp(row->info.op, query->op->info.name)) continue;
+            if (row->backend != rdi_device_backend(device) || strcmp(row->info.op, query->op->info.name) != 0)
+                continue;
             bool preferred = has_trait(row->info.name, preference->trait);
             if (preferred != (pass == 0)) continue;
             out->rows[out->count] = row;
@@ -77,22 +82,25 @@ static void join_reasons(const rdi_verdicts *verdicts, char *text, size_t bytes)
     text[0] = 0;
     for (int32_t i = 0; i < verdicts->count; i++) {
         bool seen = false;
-        for (int32_t j = 0; j < i && !seen; j++) seen = !strcmp(verdicts->at[i].reason, verdicts->at[j].reason);
+        for (int32_t j = 0; j < i && !seen; j++)
+            seen = !strcmp(verdicts->at[i].reason, verdicts->at[j].reason);
         if (seen || used >= bytes) continue;
         used += (size_t)snprintf(text + used, bytes - used, "%s%s", used ? "; " : "", verdicts->at[i].reason);
     }
 }
 
-void rdi_verdicts_reason(const rdi_verdicts *verdicts, const rdi_query *query, const rd_device *device, char *text,
-                         size_t bytes) {
+void rdi_verdicts_reason(const rdi_verdicts *verdicts, const rdi_query *query, const rd_device *device,
+                         char *text, size_t bytes) {
     const rdi_row *chosen = rdi_verdicts_chosen(verdicts);
     if (!verdicts->count) {
-        snprintf(text, bytes, "no %s kernel for %s in this build", query->op->info.name, device->info.backend);
+        snprintf(text, bytes, "no %s kernel for %s in this build", query->op->info.name,
+                 device->info.backend);
     } else if (!chosen) {
         join_reasons(verdicts, text, bytes);
     } else if (rdi_row_is_slow(chosen)) {
         snprintf(text, bytes, "slow: %s",
-                 rdi_row_is_slow(verdicts->rows[0]) ? "no faster kernel in this build" : verdicts->at[0].reason);
+                 rdi_row_is_slow(verdicts->rows[0]) ? "no faster kernel in this build"
+                                                    : verdicts->at[0].reason);
     } else {
         snprintf(text, bytes, "ok");
     }
@@ -110,7 +118,8 @@ int32_t rdi_cuts_add(int64_t cuts[RDI_PLAN_CUTS], int32_t count, int64_t lo, int
 
 // Smallest value of the interval key in [lo, hi + 1] at which the key's value reaches `bound` (values never fall as it
 // grows); hi + 1 when it never does.
-static int64_t first_reaching(const rdi_query *query, const char *key, int64_t lo, int64_t hi, int64_t bound) {
+static int64_t first_reaching(const rdi_query *query, const char *key, int64_t lo, int64_t hi,
+                              int64_t bound) {
     rdi_query at = *query;
     int64_t low = lo, high = hi + 1;
     while (low < high) {
@@ -125,15 +134,17 @@ static int64_t first_reaching(const rdi_query *query, const char *key, int64_t l
     return low;
 }
 
-int32_t rdi_decide_cuts(rdi_table table, const rd_device *device, const rdi_query *query, int64_t lo, int64_t hi,
-                        int64_t cuts[RDI_PLAN_CUTS]) {
+int32_t rdi_decide_cuts(rdi_table table, const rd_device *device, const rdi_query *query, int64_t lo,
+                        int64_t hi, int64_t cuts[RDI_PLAN_CUTS]) {
     int32_t count = 0;
     for (int32_t i = 0; i < table.count; i++) {
         const rdi_row *row = &table.rows[i];
-        if (row->backend != rdi_device_backend(device) || strcmp(row->info.op, query->op->info.name)) continue;
+        if (row->backend != rdi_device_backend(device) || strcmp(row->info.op, query->op->info.name) != 0)
+            continue;
         for (int32_t j = 0; j < row->info.constraint_count; j++) {
             const rd_constraint *constraint = &row->info.constraints[j];
-            if (constraint->op == RD_MULTIPLE_OF || constraint->op == RD_ONE_OF) continue; // not on interval keys
+            if (constraint->op == RD_MULTIPLE_OF || constraint->op == RD_ONE_OF)
+                continue; // not on interval keys
             if (constraint->op != RD_LE)
                 count = rdi_cuts_add(cuts, count, lo, hi,
                                      first_reaching(query, constraint->key, lo, hi, constraint->value));

@@ -34,20 +34,20 @@ typedef struct rdi_verdicts {
     const rdi_row *rows[RDI_OP_ROWS];
     rd_verdict at[RDI_OP_ROWS];
 } rdi_verdicts;
-void rdi_decide(rdi_table table, const rd_device *device, const rdi_query *query, const rdi_preference *preference,
-                rdi_verdicts *out);
+void rdi_decide(rdi_table table, const rd_device *device, const rdi_query *query,
+                const rdi_preference *preference, rdi_verdicts *out);
 
 const rdi_row *rdi_verdicts_chosen(const rdi_verdicts *verdicts); // NULL: none
 // Why no row applies: the distinct reasons joined by "; ". Why a slow row was left: "slow: " and the reason of the first
 // fast row. Else "ok".
-void rdi_verdicts_reason(const rdi_verdicts *verdicts, const rdi_query *query, const rd_device *device, char *text,
-                         size_t bytes);
+void rdi_verdicts_reason(const rdi_verdicts *verdicts, const rdi_query *query, const rd_device *device,
+                         char *text, size_t bytes);
 
 // Values of the interval key inside (lo, hi] at which some row's verdict may change, ascending, distinct; returns how
 // many. Values beyond capacity are an error of the table (test_registry).
 enum { RDI_PLAN_CUTS = 64 };
-int32_t rdi_decide_cuts(rdi_table table, const rd_device *device, const rdi_query *query, int64_t lo, int64_t hi,
-                        int64_t cuts[RDI_PLAN_CUTS]);
+int32_t rdi_decide_cuts(rdi_table table, const rd_device *device, const rdi_query *query, int64_t lo,
+                        int64_t hi, int64_t cuts[RDI_PLAN_CUTS]);
 // Adds a cut of policy's, keeping the order.
 int32_t rdi_cuts_add(int64_t cuts[RDI_PLAN_CUTS], int32_t count, int64_t lo, int64_t hi, int64_t cut);
 

@@ -49,14 +49,15 @@ static rd_status unknown_key(const rdi_op *op, const char *name) {
     return rdi_fail(RD_E_INVALID, "%s: unknown key %.40s, the op has: %s", op->info.name, name, names);
 }
 
-static rd_status read_number(const rdi_op *op, const rdi_key *key, const rd_param *param, rdi_answer *answer) {
+static rd_status read_number(const rdi_op *op, const rdi_key *key, const rd_param *param,
+                             rdi_answer *answer) {
     int64_t least = key->kind == RDI_KEY_FLAG ? 0 : 1, most = key->kind == RDI_KEY_FLAG ? 1 : INT32_MAX;
     if (param->kind != RD_PARAM_INT)
-        return rdi_fail(RD_E_INVALID, "%s: %s=\"%.40s\" is text, needs a whole number", op->info.name, key->name,
-                        param->word ? param->word : "");
+        return rdi_fail(RD_E_INVALID, "%s: %s=\"%.40s\" is text, needs a whole number", op->info.name,
+                        key->name, param->word ? param->word : "");
     if (param->i < least || param->i > most)
-        return rdi_fail(RD_E_INVALID, "%s: %s=%lld, needs %lld to %lld", op->info.name, key->name, (long long)param->i,
-                        (long long)least, (long long)most);
+        return rdi_fail(RD_E_INVALID, "%s: %s=%lld, needs %lld to %lld", op->info.name, key->name,
+                        (long long)param->i, (long long)least, (long long)most);
     answer->i = param->i;
     return RD_OK;
 }
@@ -75,7 +76,8 @@ static rd_status read_word(const rdi_op *op, const rdi_key *key, const rd_param 
         answer->dtype = dtype;
     }
     if (!rdi_words_contain(known, word))
-        return rdi_fail(RD_E_INVALID, "%s: %s=%.40s, needs one of: %s", op->info.name, key->name, param->word, known);
+        return rdi_fail(RD_E_INVALID, "%s: %s=%.40s, needs one of: %s", op->info.name, key->name, param->word,
+                        known);
     snprintf(answer->word, sizeof answer->word, "%s", word);
     return RD_OK;
 }
@@ -84,7 +86,8 @@ static rd_status unknown_op(const char *op) {
     char names[512] = "";
     size_t used = 0;
     for (int32_t i = 0; rdi_op_at(i) && used < sizeof names; i++)
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? " " : "", rdi_op_at(i)->info.name);
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? " " : "",
+                                 rdi_op_at(i)->info.name);
     return rdi_fail(RD_E_INVALID, "unknown op %.40s, known: %s", op && *op ? op : "\"\"", names);
 }
 
@@ -131,7 +134,7 @@ bool rdi_query_int(const rdi_query *query, const char *key, int64_t *out) {
 }
 
 void rdi_query_bind(rdi_query *query, const char *key, int64_t value) {
-    if (!query->count || strcmp(query->answers[0].key->name, key)) {
+    if (!query->count || strcmp(query->answers[0].key->name, key) != 0) {
         memmove(query->answers + 1, query->answers, (size_t)query->count * sizeof query->answers[0]);
         query->count++;
         query->answers[0] = (rdi_answer){.key = find_key(query->op, key)};
@@ -157,9 +160,10 @@ void rdi_query_text(const rdi_query *query, char text[RDI_QUERY_TEXT_BYTES]) {
     print_answers(query->answers, query->count, text, RDI_QUERY_TEXT_BYTES);
 }
 
-void rdi_query_interval_text(const rdi_query *query, int64_t lo, int64_t hi, char text[RDI_QUERY_TEXT_BYTES]) {
-    int used = snprintf(text, RDI_QUERY_TEXT_BYTES, "%s=%lld..%lld%s", query->answers[0].key->name, (long long)lo,
-                        (long long)hi, query->count > 1 ? " " : "");
+void rdi_query_interval_text(const rdi_query *query, int64_t lo, int64_t hi,
+                             char text[RDI_QUERY_TEXT_BYTES]) {
+    int used = snprintf(text, RDI_QUERY_TEXT_BYTES, "%s=%lld..%lld%s", query->answers[0].key->name,
+                        (long long)lo, (long long)hi, query->count > 1 ? " " : "");
     print_answers(query->answers + 1, query->count - 1, text + used, (size_t)(RDI_QUERY_TEXT_BYTES - used));
 }
 

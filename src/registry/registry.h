@@ -36,10 +36,15 @@ extern const int32_t rdi_row_count;
 // name becomes the symbol rdk_<name>, the test id, the bench id and the report line. A reference row is written
 //   RD_REF_ROW(name, "op", "order class", ws, "what it computes", constraints...)
 // Constraints (at least one):
-#define RD_C_EQ(key_, value_, text_)       {(key_), RD_EQ, (value_), NULL, (text_)}
-#define RD_C_LE(key_, value_, text_)       {(key_), RD_LE, (value_), NULL, (text_)}
-#define RD_C_GE(key_, value_, text_)       {(key_), RD_GE, (value_), NULL, (text_)}
-#define RD_C_MULTIPLE(key_, value_, text_) {(key_), RD_MULTIPLE_OF, (value_), NULL, (text_)}
-#define RD_C_ONE_OF(key_, words_, text_)   {(key_), RD_ONE_OF, 0, (words_), (text_)}
+#define RD_C_EQ(key_, value_, text_)                                                                         \
+    { (key_), RD_EQ, (value_), NULL, (text_) }
+#define RD_C_LE(key_, value_, text_)                                                                         \
+    { (key_), RD_LE, (value_), NULL, (text_) }
+#define RD_C_GE(key_, value_, text_)                                                                         \
+    { (key_), RD_GE, (value_), NULL, (text_) }
+#define RD_C_MULTIPLE(key_, value_, text_)                                                                   \
+    { (key_), RD_MULTIPLE_OF, (value_), NULL, (text_) }
+#define RD_C_ONE_OF(key_, words_, text_)                                                                     \
+    { (key_), RD_ONE_OF, 0, (words_), (text_) }
 
 #endif // RDI_REGISTRY_H

@@ -63,12 +63,12 @@ static bool grow(rdi_selections *selections) {
     return true;
 }
 
-static rd_status record_locked(rdi_selections *selections, const char *op, const char *query, const char *identity,
-                               const char *kernel, const char *reason) {
+static rd_status record_locked(rdi_selections *selections, const char *op, const char *query,
+                               const char *identity, const char *kernel, const char *reason) {
     uint64_t hash = hash_text(identity);
     for (int32_t i = 0; i < selections->count; i++) {
         rdi_selection *entry = selections->entries[i];
-        if (entry->hash != hash || strcmp(entry->identity, identity)) continue;
+        if (entry->hash != hash || strcmp(entry->identity, identity) != 0) continue;
         entry->shown.asked++;
         return RD_OK;
     }
@@ -79,8 +79,8 @@ static rd_status record_locked(rdi_selections *selections, const char *op, const
     return RD_OK;
 }
 
-rd_status rdi_selections_record(rdi_selections *selections, const char *op, const char *query, const char *sorted,
-                                const char *kernel, const char *reason) {
+rd_status rdi_selections_record(rdi_selections *selections, const char *op, const char *query,
+                                const char *sorted, const char *kernel, const char *reason) {
     char *identity = rdi_format("%s %s", op, sorted);
     if (!identity) return RD_E_NOMEM;
     pthread_mutex_lock(&selections->lock);
@@ -122,7 +122,8 @@ static void append_entry(const rd_selection *shown, int op_width, char *text, si
     append(text, capacity, used, "\n");
 }
 
-rd_status rdi_selections_report(rdi_selections *selections, int32_t kernels_built, char *text, size_t *bytes) {
+rd_status rdi_selections_report(rdi_selections *selections, int32_t kernels_built, char *text,
+                                size_t *bytes) {
     size_t capacity = text ? *bytes : 0, used = 0;
     pthread_mutex_lock(&selections->lock);
     int op_width = 0;
@@ -134,9 +135,10 @@ rd_status rdi_selections_report(rdi_selections *selections, int32_t kernels_buil
         resolved += shown->kernel != NULL;
     }
     if (selections->count)
-        append(text, capacity, &used,
-               "Radiance kernel selection: libradiance %s (%s), %d kernels built, %d of %d queries resolved\n",
-               rd_version(), rd_build_id(), kernels_built, resolved, selections->count);
+        append(
+            text, capacity, &used,
+            "Radiance kernel selection: libradiance %s (%s), %d kernels built, %d of %d queries resolved\n",
+            rd_version(), rd_build_id(), kernels_built, resolved, selections->count);
     for (int32_t i = 0; i < selections->count; i++)
         append_entry(&selections->entries[i]->shown, op_width, text, capacity, &used);
     pthread_mutex_unlock(&selections->lock);

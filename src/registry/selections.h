@@ -23,8 +23,8 @@ typedef struct rdi_selections {
 void rdi_selections_init(rdi_selections *selections);
 void rdi_selections_free(rdi_selections *selections);
 // Counts the question, or adds it. kernel NULL = none. The texts are copied.
-rd_status rdi_selections_record(rdi_selections *selections, const char *op, const char *query, const char *sorted,
-                                const char *kernel, const char *reason);
+rd_status rdi_selections_record(rdi_selections *selections, const char *op, const char *query,
+                                const char *sorted, const char *kernel, const char *reason);
 rd_status rdi_selections_at(rdi_selections *selections, int32_t index, rd_selection *out);
 rd_status rdi_selections_report(rdi_selections *selections, int32_t kernels_built, char *text, size_t *bytes);
 

@@ -11,12 +11,14 @@ enum { MOST_KEYS = 40, MOST_BYTES = 4096, ROWS = 64, OUTPUTS = 16 };
 static int32_t read_params(char *text, rd_param *params) {
     int32_t count = 0;
     char *rest = NULL;
-    for (char *word = strtok_r(text, " ", &rest); word && count < MOST_KEYS; word = strtok_r(NULL, " ", &rest)) {
+    for (char *word = strtok_r(text, " ", &rest); word && count < MOST_KEYS;
+         word = strtok_r(NULL, " ", &rest)) {
         char *value = strchr(word, '='), *end;
         if (value) *value++ = 0;
         long long number = value ? strtoll(value, &end, 10) : 0;
         int is_number = value && *value && !*end;
-        params[count++] = (rd_param){word, is_number ? RD_PARAM_INT : RD_PARAM_WORD, number, is_number ? NULL : value};
+        params[count++] =
+            (rd_param){word, is_number ? RD_PARAM_INT : RD_PARAM_WORD, number, is_number ? NULL : value};
     }
     return count;
 }
@@ -67,7 +69,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     size_t report_bytes = 0;
     must(rd_report_text(ctx, NULL, &report_bytes) == RD_OK);
     char *report = malloc(report_bytes);
-    if (report) must(rd_report_text(ctx, report, &report_bytes) == RD_OK && strlen(report) + 1 == report_bytes);
+    if (report)
+        must(rd_report_text(ctx, report, &report_bytes) == RD_OK && strlen(report) + 1 == report_bytes);
     free(report);
     rd_ctx_free(ctx);
     return 0;

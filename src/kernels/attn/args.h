@@ -9,9 +9,9 @@
 
 typedef struct rdi_attn_args {
     int64_t seqs, tokens, q_heads, kv_heads, head_dim, block_tokens, max_blocks, blocks;
-    const void *q; // [tokens, q_heads, head_dim]
+    const void *q;                         // [tokens, q_heads, head_dim]
     int64_t q_stride_token, q_stride_head; // dim stride 1
-    const void *k_cache, *v_cache; // [blocks, block_tokens, kv_heads, head_dim]
+    const void *k_cache, *v_cache;         // [blocks, block_tokens, kv_heads, head_dim]
     // 1: element (token, dim) of K lies at token*k_stride_token + dim*k_stride_dim ("dim" order). 16: tokens of a group of
     // 16 are neighbours ("token" order): (token/16)*16*head_dim + token%16 + dim*16; the two strides are then not read.
     int32_t k_interleave;
@@ -23,7 +23,7 @@ typedef struct rdi_attn_args {
     const int32_t *kv_lens;  // [seqs]
     const int32_t *q_starts; // [seqs + 1]
     const float *sinks;      // [q_heads] or NULL
-    void *out; // [tokens, q_heads, head_dim]
+    void *out;               // [tokens, q_heads, head_dim]
     int64_t out_stride_token, out_stride_head;
     rd_dtype q_dtype, kv_dtype, out_dtype;
     float scale, softcap; // softcap 0 = off

@@ -7,12 +7,15 @@
 #include <string.h>
 
 enum {
-    SHARE = 4,                        // an item above 1/(SHARE * threads) of the work is split
-    PARTIAL_BYTES_MAX = 64 << 20,     // beyond this, items stay whole
-    WORK_PER_WORKER = 24576,          // row-keys times 64 dims that pay for waking one more thread
+    SHARE = 4,                    // an item above 1/(SHARE * threads) of the work is split
+    PARTIAL_BYTES_MAX = 64 << 20, // beyond this, items stay whole
+    RUNS_PER_WORKER = 3,     // runs of chunks that a worker draws: few enough to stream, enough to balance
+    WORK_PER_WORKER = 24576, // row-keys times 64 dims that pay for waking one more thread
 };
 
-static size_t align64(size_t bytes) { return (bytes + 63) / 64 * 64; }
+static size_t align64(size_t bytes) {
+    return (bytes + 63) / 64 * 64;
+}
 
 static int64_t items_max(const rdi_attn_args *a) {
     return a->kv_heads * (a->seqs + rdi_ceil_div(a->tokens * (a->q_heads / a->kv_heads), RDI_ATTN_ROWS_MAX));
@@ -24,7 +27,8 @@ static int64_t slots_max(const rdi_attn_args *a, int32_t threads) {
     int64_t items = rdi_min(items_max(a), (int64_t)SHARE * threads);
     int64_t rows = rdi_min(RDI_ATTN_ROWS_MAX, a->tokens * (a->q_heads / a->kv_heads));
     int64_t slot_bytes = (a->head_dim + 16) * (int64_t)sizeof(float);
-    return rdi_min(items * rows * rdi_attn_chunk_count(a->max_blocks * a->block_tokens), PARTIAL_BYTES_MAX / slot_bytes);
+    return rdi_min(items * rows * rdi_attn_chunk_count(a->max_blocks * a->block_tokens),
+                   PARTIAL_BYTES_MAX / slot_bytes);
 }
 
 // Lays a worker's scratch out at base, or measures it when base is NULL.
@@ -34,11 +38,21 @@ static size_t carve_scratch(const rdi_attn_args *a, unsigned char *base, rdi_att
     struct {
         void *slot;
         size_t floats;
-    } parts[] = {{&s->q, rows * dims},     {&s->p, rows * block},     {&s->m, rows},
-                 {&s->l, rows},            {&s->lanes, rows * 16},    {&s->acc, rows * dims},
-                 {&s->all_m, rows},        {&s->all_l, rows},         {&s->all_acc, rows * dims},
-                 {&s->k_tile, dims * block}, {&s->v_tile, dims * block}, {&s->k_pack, dims * block / 2},
-                 {&s->v_pack, dims * block / 2}};
+    } parts[] = {{&s->q, rows * dims},
+                 {&s->p, rows * block},
+                 {&s->m, rows},
+                 {&s->l, rows},
+                 {&s->lanes, rows * 16},
+                 {&s->acc, rows * dims},
+                 {&s->all_m, rows},
+                 {&s->all_l, rows},
+                 {&s->all_acc, rows * dims},
+                 {&s->k_tile, dims * block},
+                 {&s->v_tile, dims * block},
+                 {&s->k_pack, dims * block / 2},
+                 {&s->v_pack, dims * block / 2},
+                 {&s->row_lo, rows * 2},
+                 {&s->row_hi, rows * 2}};
     for (size_t i = 0; i < RDI_COUNT(parts); i++) {
         void *at = base ? base + used : NULL;
         memcpy(parts[i].slot, &at, sizeof at);
@@ -51,7 +65,8 @@ static size_t carve_scratch(const rdi_attn_args *a, unsigned char *base, rdi_att
 size_t rdi_attn_cpu_ws(const void *args, int32_t threads) {
     const rdi_attn_args *a = args;
     rdi_attn_scratch unused;
-    return align64((size_t)items_max(a) * sizeof(rdi_attn_item)) + carve_scratch(a, NULL, &unused) * (size_t)threads +
+    return align64((size_t)items_max(a) * sizeof(rdi_attn_item)) +
+           carve_scratch(a, NULL, &unused) * (size_t)threads +
            (size_t)(slots_max(a, threads) * (a->head_dim + 16)) * sizeof(float);
 }
 
@@ -89,7 +104,8 @@ static void list_tasks(rdi_attn_job *job, int64_t cost, int32_t workers) {
     for (int64_t i = 0; i < job->item_count; i++) {
         rdi_attn_item *item = &job->items[i];
         int64_t keys, own = item_cost(job, item, &keys), needed = item->chunks * item->rows;
-        bool split = workers > 1 && item->chunks > 1 && own * SHARE * workers > cost && slots + needed <= job->partial_slots;
+        bool split = workers > 1 && item->chunks > 1 && own * SHARE * workers > cost &&
+                     slots + needed <= job->partial_slots;
         item->tasks = split ? (int32_t)item->chunks : 1;
         item->partial0 = slots;
         if (split) slots += needed;
@@ -103,23 +119,24 @@ static rdi_attn_item *item_of(const rdi_attn_job *job, int64_t task) {
     int64_t lo = 0, hi = job->item_count - 1;
     while (lo < hi) {
         int64_t middle = (lo + hi + 1) / 2;
-        if (job->items[middle].task0 <= task) lo = middle;
-        else hi = middle - 1;
+        if (job->items[middle].task0 <= task)
+            lo = middle;
+        else
+            hi = middle - 1;
     }
     return &job->items[lo];
 }
 
 // Merges one chunk's state into the rows that see that chunk. A row that does not is left alone: merging an empty state
 // would change no value, but could turn -0 into +0.
-static void merge_chunk(const rdi_attn_job *job, const rdi_attn_item *item, int64_t chunk, rdi_attn_scratch *s,
-                        const float *m, const float *l, const float *acc, int64_t state_stride, int64_t acc_stride) {
-    for (int64_t r = 0; r < item->rows; r++) {
-        int64_t lo, hi;
-        rdi_attn_row_range(job->args, item->seq, (item->row0 + r) / job->gqa, &lo, &hi);
-        if (hi <= rdi_attn_chunk_begin(chunk) || lo >= rdi_attn_chunk_begin(chunk + 1)) continue;
-        job->isa->merge(job->dims, &s->all_m[r], &s->all_l[r], s->all_acc + r * job->dims, m[r * state_stride],
-                        l[r * state_stride], acc + r * acc_stride);
-    }
+static void merge_chunk(const rdi_attn_job *job, const rdi_attn_item *item, int64_t chunk,
+                        rdi_attn_scratch *s, const float *m, const float *l, const float *acc,
+                        int64_t state_stride, int64_t acc_stride) {
+    int64_t begin = rdi_attn_chunk_begin(chunk), end = rdi_attn_chunk_begin(chunk + 1);
+    for (int64_t r = 0; r < item->rows; r++)
+        if (s->row_hi[r] > begin && s->row_lo[r] < end)
+            job->isa->merge(job->dims, &s->all_m[r], &s->all_l[r], s->all_acc + r * job->dims,
+                            m[r * state_stride], l[r * state_stride], acc + r * acc_stride);
 }
 
 static void start_merge(const rdi_attn_job *job, const rdi_attn_item *item, rdi_attn_scratch *s) {
@@ -149,9 +166,20 @@ static void run_split(const rdi_attn_job *job, rdi_attn_item *item, int64_t inde
     start_merge(job, item, s);
     for (int64_t i = 0; i < item->chunks; i++) {
         const float *slot = job->partials + (item->partial0 + i * item->rows) * slot_floats;
-        merge_chunk(job, item, item->chunk0 + i, s, slot + job->dims, slot + job->dims + 1, slot, slot_floats, slot_floats);
+        merge_chunk(job, item, item->chunk0 + i, s, slot + job->dims, slot + job->dims + 1, slot, slot_floats,
+                    slot_floats);
     }
     job->isa->finish(job, item, s);
+}
+
+static void load_item(const rdi_attn_job *job, const rdi_attn_item *item, rdi_attn_scratch *s) {
+    int64_t token = item->row0 / job->gqa,
+            head = item->row0 % job->gqa; // counted on: a division a row would show
+    for (int64_t r = 0; r < item->rows; r++) {
+        rdi_attn_row_range(job->args, item->seq, token, &s->row_lo[r], &s->row_hi[r]);
+        if (++head == job->gqa) head = 0, token++;
+    }
+    job->isa->load(job, item, s);
 }
 
 static void attn_worker(void *arg, int32_t worker, int32_t workers) {
@@ -159,19 +187,23 @@ static void attn_worker(void *arg, int32_t worker, int32_t workers) {
     rdi_attn_job *job = arg;
     rdi_attn_scratch scratch;
     carve_scratch(job->args, job->scratch + (size_t)worker * job->scratch_bytes, &scratch);
-    for (int64_t task, end; rdi_tiles_next(&job->tiles, &task, &end);) {
-        rdi_attn_item *item = item_of(job, task);
-        if (scratch.loaded != item) job->isa->load(job, item, &scratch);
-        scratch.loaded = item;
-        if (item->tasks == 1) run_whole(job, item, &scratch);
-        else run_split(job, item, task - item->task0, &scratch);
-    }
+    for (int64_t task, end; rdi_tiles_next(&job->tiles, &task, &end);)
+        for (; task < end; task++) {
+            rdi_attn_item *item = item_of(job, task);
+            if (scratch.loaded != item) load_item(job, item, &scratch);
+            scratch.loaded = item;
+            if (item->tasks == 1)
+                run_whole(job, item, &scratch);
+            else
+                run_split(job, item, task - item->task0, &scratch);
+        }
 }
 
 void rdi_attn_cpu_run(const rdi_attn_args *args, void *ws, rdi_par *par, const rdi_attn_isa *isa) {
     rdi_attn_scratch unused;
     int32_t threads = rdi_par_threads(par);
-    rdi_attn_job job = {.args = args, .isa = isa, .gqa = args->q_heads / args->kv_heads, .dims = args->head_dim};
+    rdi_attn_job job = {
+        .args = args, .isa = isa, .gqa = args->q_heads / args->kv_heads, .dims = args->head_dim};
     unsigned char *base = ws;
     job.items = ws;
     job.scratch = base + align64((size_t)items_max(args) * sizeof(rdi_attn_item));
@@ -182,6 +214,8 @@ void rdi_attn_cpu_run(const rdi_attn_args *args, void *ws, rdi_par *par, const r
     int32_t workers = (int32_t)rdi_min(threads, 1 + cost * job.dims / 64 / WORK_PER_WORKER);
     list_tasks(&job, cost, workers);
     if (job.task_count == 0) return;
-    rdi_tiles_init(&job.tiles, job.task_count, 1);
+    // Neighbouring chunks go to one worker, whose prefetches reach over a chunk's end; whole items go one by one.
+    int64_t run = job.task_count > job.item_count ? job.task_count / ((int64_t)RUNS_PER_WORKER * workers) : 1;
+    rdi_tiles_init(&job.tiles, job.task_count, run);
     rdi_par_run(par, workers, attn_worker, &job);
 }

@@ -42,7 +42,8 @@ static bool pack_fast(int64_t elem_bytes, const void *src, int64_t stride_token,
     else
         for (int64_t d = 0; d < dims; d += 8)
             for (int64_t t = 0; t < 16; t += 8)
-                transpose_words((const uint16_t *)src + t * stride_token + d, stride_token, (uint16_t *)dst + d * 16 + t);
+                transpose_words((const uint16_t *)src + t * stride_token + d, stride_token,
+                                (uint16_t *)dst + d * 16 + t);
     return true;
 }
 #else
@@ -52,13 +53,17 @@ static bool pack_fast(int64_t elem_bytes, const void *src, int64_t stride_token,
 }
 #endif
 
-void rdi_attn_pack(int64_t elem_bytes, const void *src, int64_t stride_token, int64_t stride_dim, int64_t tokens,
-                   int64_t dims, void *dst) {
-    if (stride_dim == 1 && tokens == 16 && dims % 16 == 0 && pack_fast(elem_bytes, src, stride_token, dims, dst)) return;
+void rdi_attn_pack(int64_t elem_bytes, const void *src, int64_t stride_token, int64_t stride_dim,
+                   int64_t tokens, int64_t dims, void *dst) {
+    if (stride_dim == 1 && tokens == 16 && dims % 16 == 0 &&
+        pack_fast(elem_bytes, src, stride_token, dims, dst))
+        return;
     for (int64_t d = 0; d < dims; d++)
         for (int64_t t = 0; t < tokens; t++) {
             int64_t from = t * stride_token + d * stride_dim, to = d * tokens + t;
-            if (elem_bytes == 1) ((uint8_t *)dst)[to] = ((const uint8_t *)src)[from];
-            else ((uint16_t *)dst)[to] = ((const uint16_t *)src)[from];
+            if (elem_bytes == 1)
+                ((uint8_t *)dst)[to] = ((const uint8_t *)src)[from];
+            else
+                ((uint16_t *)dst)[to] = ((const uint16_t *)src)[from];
         }
 }

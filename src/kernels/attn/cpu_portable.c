@@ -4,5 +4,9 @@
 
 #include "kernels/attn/cpu_body.inc"
 
-void rdk_attn_prefill_cpu_portable(const void *args, void *ws, rdi_par *par) { rdi_attn_cpu_run(args, ws, par, &isa); }
-void rdk_attn_decode_cpu_portable(const void *args, void *ws, rdi_par *par) { rdi_attn_cpu_run(args, ws, par, &isa); }
+void rdk_attn_prefill_cpu_portable(const void *args, void *ws, rdi_par *par) {
+    rdi_attn_cpu_run(args, ws, par, &isa);
+}
+void rdk_attn_decode_cpu_portable(const void *args, void *ws, rdi_par *par) {
+    rdi_attn_cpu_run(args, ws, par, &isa);
+}

@@ -24,6 +24,8 @@ static inline int64_t rdi_attn_chunk_of(int64_t position) {
     return 64 + (position - 32768) / 2048;
 }
 
-static inline int64_t rdi_attn_chunk_count(int64_t keys) { return keys > 0 ? rdi_attn_chunk_of(keys - 1) + 1 : 0; }
+static inline int64_t rdi_attn_chunk_count(int64_t keys) {
+    return keys > 0 ? rdi_attn_chunk_of(keys - 1) + 1 : 0;
+}
 
 #endif // RDI_ATTN_PARTITION_H

@@ -17,40 +17,44 @@ static double key_at(const rdi_attn_args *a, int64_t block, int64_t token, int64
     return rdi_load_f32(a->k_cache, a->kv_dtype, at);
 }
 
-static double logit(const rdi_attn_args *a, const int32_t *blocks, int64_t token, int64_t head, int64_t position) {
+static double logit(const rdi_attn_args *a, const int32_t *blocks, int64_t token, int64_t head,
+                    int64_t position) {
     int64_t kv_head = head / (a->q_heads / a->kv_heads), in_block = position % a->block_tokens;
     double sum = 0;
     for (int64_t d = 0; d < a->head_dim; d++)
-        sum += (double)rdi_load_f32(a->q, a->q_dtype, token * a->q_stride_token + head * a->q_stride_head + d) *
-               key_at(a, blocks[position / a->block_tokens], in_block, kv_head, d);
+        sum +=
+            (double)rdi_load_f32(a->q, a->q_dtype, token * a->q_stride_token + head * a->q_stride_head + d) *
+            key_at(a, blocks[position / a->block_tokens], in_block, kv_head, d);
     double x = sum * (a->k_scale ? (double)a->k_scale[kv_head] : 1.0) * (double)a->scale;
     return a->softcap > 0 ? (double)a->softcap * tanh(x / (double)a->softcap) : x;
 }
 
 // One output row, online softmax, so that no buffer grows with the context.
 static void attend(const rdi_attn_args *a, int64_t seq, int64_t token, int64_t head, int64_t position) {
-    int64_t first = a->window > 0 ? rdi_max(0, position - a->window + 1) : 0, kv_head = head / (a->q_heads / a->kv_heads);
+    int64_t first = a->window > 0 ? rdi_max(0, position - a->window + 1) : 0,
+            kv_head = head / (a->q_heads / a->kv_heads);
     const int32_t *blocks = a->block_table + seq * a->block_table_stride;
     double v_scale = a->v_scale ? (double)a->v_scale[kv_head] : 1.0;
     for (int64_t d0 = 0; d0 < a->head_dim; d0 += ROW_DIMS_MAX) {
         int64_t dims = rdi_min(ROW_DIMS_MAX, a->head_dim - d0);
-        double acc[ROW_DIMS_MAX] = {0}, top = a->sinks ? (double)a->sinks[head] : -INFINITY, sum = a->sinks ? 1.0 : 0.0;
+        double acc[ROW_DIMS_MAX] = {0}, top = a->sinks ? (double)a->sinks[head] : -INFINITY,
+               sum = a->sinks ? 1.0 : 0.0;
         if (isinf(top)) sum = 0;
         for (int64_t j = first; j <= position; j++) {
             double x = logit(a, blocks, token, head, j), old = top;
             if (x > top) top = x;
             double base = isinf(top) && top < 0 ? 0.0 : top, keep = exp(old - base), p = exp(x - base);
             sum = sum * keep + p;
-            int64_t at = blocks[j / a->block_tokens] * a->v_stride_block + (j % a->block_tokens) * a->v_stride_token +
-                         kv_head * a->v_stride_head;
+            int64_t at = blocks[j / a->block_tokens] * a->v_stride_block +
+                         (j % a->block_tokens) * a->v_stride_token + kv_head * a->v_stride_head;
             for (int64_t d = 0; d < dims; d++)
                 acc[d] = acc[d] * keep +
                          p * (double)rdi_load_f32(a->v_cache, a->kv_dtype, at + (d0 + d) * a->v_stride_dim);
         }
         for (int64_t d = 0; d < dims; d++) {
             double out = sum == 0 ? 0.0 : acc[d] * v_scale / sum;
-            rdi_store_f32(a->out, a->out_dtype, token * a->out_stride_token + head * a->out_stride_head + d0 + d,
-                          (float)out);
+            rdi_store_f32(a->out, a->out_dtype,
+                          token * a->out_stride_token + head * a->out_stride_head + d0 + d, (float)out);
         }
     }
 }
@@ -69,4 +73,6 @@ void rdk_attn_prefill_cpu_ref(const void *args, void *ws, rdi_par *par) {
     rdi_par_run(par, rdi_par_threads(par), attn_worker, (void *)args);
 }
 
-void rdk_attn_decode_cpu_ref(const void *args, void *ws, rdi_par *par) { rdk_attn_prefill_cpu_ref(args, ws, par); }
+void rdk_attn_decode_cpu_ref(const void *args, void *ws, rdi_par *par) {
+    rdk_attn_prefill_cpu_ref(args, ws, par);
+}

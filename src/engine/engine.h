@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine's own types: geometry, bound weights, plans, scratch, sessions.
+//
+// Reading order: engine.c (what is made, and how large), weights.c (what a layer is), forward.c (one pass), session.c and
+// step.c (timelines on top), generate.c (text on top of those).
+#ifndef RDI_ENGINE_H
+#define RDI_ENGINE_H
+
+#include "engine/memory.h"
+#include "engine/pool.h"
+#include "model/model.h"
+
+#include <pthread.h>
+
+enum {
+    RDI_BLOCK_TOKENS = 64, // of the KV cache: 4 KiB of fp8 keys for a head of 64; other sizes have not been timed
+    RDI_DEFAULT_BATCH_ROWS = 512,
+    RDI_MAX_LINEAR_PLANS = 16, // distinct (op, n, k) of one model: 4 to 8 in practice
+    RDI_MAX_PARTS = 3
+};
+
+// Everything that follows from the model's configuration and the engine's options.
+typedef struct rdi_geometry {
+    int32_t layers, hidden, intermediate, q_heads, kv_heads, head_dim, vocab;
+    int32_t q_dim, kv_dim, qkv_dim;
+    int32_t context_tokens, max_blocks; // per session
+    int32_t max_sessions, pool_blocks;
+    int32_t chunk_rows;   // most rows of a prefill chunk
+    int32_t row_capacity; // most rows of any pass
+    int32_t logit_rows;   // rows of the shared logits buffer (0: rows go straight to the session)
+    rd_dtype kv_dtype;
+    bool w8a8;
+} rdi_geometry;
+
+// One packed matrix.
+typedef struct rdi_linear {
+    int64_t n, k;
+    int64_t column; // of its first output in the projection's output
+    rd_tensor w, scale;
+    const rd_plan *plan;
+} rdi_linear;
+
+// Matrices that read the same input and write side by side: one when their rows can share a packed weight (block-FP8: all
+// but the last a multiple of 128 rows, so that no 128-row scale block spans two), else up to three.
+typedef struct rdi_projection {
+    int64_t n, k;
+    int32_t count;
+    bool fp8_input; // takes e4m3 codes and scales (W8A8)
+    rdi_linear part[RDI_MAX_PARTS];
+} rdi_projection;
+
+typedef struct rdi_layer {
+    rd_tensor attn_norm, mlp_norm, q_norm, k_norm; // norms of q and k: data NULL without qk-norm
+    rdi_projection qkv, o, gate_up, down;
+    rd_tensor k_cache, v_cache, k_scale, v_scale;
+} rdi_layer;
+
+typedef enum rdi_plan_slot {
+    RDI_PLAN_EMBED = 0,
+    RDI_PLAN_NORM,
+    RDI_PLAN_ADD_NORM,
+    RDI_PLAN_ROPE,
+    RDI_PLAN_KV_WRITE,
+    RDI_PLAN_PREFILL,
+    RDI_PLAN_DECODE,
+    RDI_PLAN_ACT_MUL,
+    RDI_PLAN_QUANT_NORM, // the quantising ones only for W8A8
+    RDI_PLAN_QUANT_ADD_NORM,
+    RDI_PLAN_QUANT_ATTN,
+    RDI_PLAN_QUANT_ACT,
+    RDI_PLAN_SAMPLE,
+    RDI_PLAN_SLOTS
+} rdi_plan_slot;
+
+// One question for all matrices of a shape and form, and the packed weight's descriptor (data NULL).
+typedef struct rdi_linear_plan {
+    bool fp8, fp8_input;
+    int64_t n, k;
+    rd_tensor w, scale;
+    rd_plan *plan;
+} rdi_linear_plan;
+
+// Buffers of one pass, in the memory that kernels read. Rows are tokens.
+typedef struct rdi_scratch {
+    float *residual, *normed, *delta; // [rows, hidden]
+    float *wide;                      // [rows, qkv_dim] or [rows, 2 * intermediate]
+    float *narrow;                    // [rows, q_dim] or [rows, intermediate]
+    float *logits;                    // [logit_rows, vocab]
+    uint8_t *codes;                   // W8A8: [rows, the widest input]
+    float *code_scales;
+    float *inv_freq;
+    int32_t *ids, *positions, *kv_lens, *q_starts, *block_table;
+    int64_t *slots;
+} rdi_scratch;
+
+typedef enum rdi_pass_class { RDI_PASS_PREFILL = 0, RDI_PASS_STEP } rdi_pass_class;
+
+// One pass, staged on the host. Its class comes from what the caller does (sync or step), never from its row count.
+typedef struct rdi_batch {
+    rdi_pass_class pass;
+    int32_t rows, seqs;
+    int32_t first_out; // rows [first_out, rows) are needed after the last layer; rows = none
+    int32_t *ids, *positions, *kv_lens, *q_starts, *block_table;
+    int64_t *slots;
+} rdi_batch;
+
+struct rd_session {
+    rd_engine *engine;
+    int32_t tokens, blocks;
+    bool open, has_logits;
+    int32_t *ids;         // [context_tokens]
+    int32_t *block_table; // [max_blocks]
+    float *logits;        // [vocab]
+};
+
+struct rd_engine {
+    rd_ctx *ctx;
+    const rd_model *model;
+    rdi_geometry geometry;
+    rdi_memory memory;
+    rdi_slab weights, cache, scratch_slab, host_slab, workspace;
+    rdi_layer *layer;
+    rd_tensor embed, final_norm;
+    rdi_projection head;
+    rd_plan *plan[RDI_PLAN_SLOTS];
+    rdi_linear_plan linear_plan[RDI_MAX_LINEAR_PLANS];
+    int32_t linear_plan_count;
+    pthread_mutex_t lock; // sessions of several threads take turns, a pass each; guards all below
+    rdi_pool pool;
+    rdi_scratch scratch;
+    rdi_batch batch;
+    rd_session *session; // [max_sessions]
+    int64_t passes[2];   // by class
+};
+
+// ---- plans.c
+rd_status rdi_engine_make_plans(rd_engine *engine);
+// Finds or makes the plan of a shape;
+rd_status rdi_engine_linear_plan(rd_engine *engine, bool fp8, bool fp8_input, int64_t n, int64_t k,
+                                 const rdi_linear_plan **out);
+void rdi_engine_free_plans(rd_engine *engine);
+rd_status rdi_engine_measure_workspace(rd_engine *engine, int64_t *bytes); // once everything is carved or counted
+
+// ---- weights.c: carves the slab; while it counts, only shapes and plans are made. Load fills what was carved.
+rd_status rdi_engine_bind_weights(rd_engine *engine, rdi_slab *slab);
+rd_status rdi_engine_load_weights(rd_engine *engine, rd_progress_fn progress, void *progress_state);
+// ---- kv_scale.c: per-head scales of an fp8 cache, from the weights alone.
+rd_status rdi_engine_kv_scales(const rd_engine *engine, int32_t layer, float *k_scale, float *v_scale);
+
+// ---- forward.c: runs engine->batch; afterwards rdi_forward_head gives logits of rows within [first_out, rows).
+rd_status rdi_forward(rd_engine *engine);
+rd_status rdi_forward_head(rd_engine *engine, int32_t row, int32_t count, float *logits);
+// Arguments shared by a run and by the size query for its workspace.
+rd_gemm_args rdi_linear_args(const rd_engine *engine, const rdi_linear *linear, bool fp8_input, float *input,
+                             int32_t rows, float *output, int64_t output_stride);
+rd_attn_args rdi_attention_args(const rd_engine *engine, const rdi_layer *layer, int32_t rows, int32_t seqs,
+                                int32_t first);
+
+// ---- session.c
+rd_status rdi_check_ids(const char *what, const rd_engine *engine, const int32_t *ids, int64_t count);
+// Tokens of ids[0..count) that a sync would not run again.
+int64_t rdi_session_reusable(const rd_session *session, const int32_t *ids, int64_t count);
+void rdi_batch_begin(rd_engine *engine, rdi_pass_class pass);
+// Appends a sequence: `count` tokens from the session's position on; blocks must be held already.
+void rdi_batch_append(rd_engine *engine, const rd_session *session, const int32_t *ids, int32_t count);
+rd_status rdi_session_hold(rd_session *session, int64_t tokens); // blocks for that many tokens
+
+#endif // RDI_ENGINE_H

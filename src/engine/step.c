@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decode and verify steps over several sessions in one pass. Every check comes before the first change.
+#include "engine/engine.h"
+
+#include <string.h>
+
+static rd_status check_item(const rd_engine *engine, const rd_step_item *items, int32_t index) {
+    const rd_step_item *item = &items[index];
+    const rd_session *session = item->session;
+    if (!session || !session->open || session->engine != engine)
+        return rdi_fail(RD_E_INVALID, "step: items[%d]: the session is not an open one of this engine", index);
+    for (int32_t i = 0; i < index; i++)
+        if (items[i].session == session)
+            return rdi_fail(RD_E_INVALID, "step: items[%d] and items[%d] are the same session", i, index);
+    if (item->count < 1 || item->count > RD_MAX_VERIFY_WIDTH || !item->ids)
+        return rdi_fail(RD_E_INVALID, "step: items[%d]: count=%d, needs 1 to %d ids", index, item->count,
+                        RD_MAX_VERIFY_WIDTH);
+    if (session->tokens == 0)
+        return rdi_fail(RD_E_STATE, "step: items[%d]: the timeline is empty, sync a prompt first", index);
+    if (item->count > rd_session_room(session))
+        return rdi_fail(RD_E_LIMIT, "step: items[%d]: %d tokens, %lld more fit (context of %d)", index, item->count,
+                        (long long)rd_session_room(session), engine->geometry.context_tokens);
+    if (rdi_check_ids("step", engine, item->ids, item->count) != RD_OK)
+        return rdi_fail_prefix(RD_E_INVALID, "items[%d]", index);
+    return RD_OK;
+}
+
+static rd_status hold_all(const rd_step_item *items, int32_t count) {
+    for (int32_t i = 0; i < count; i++)
+        RDI_TRY(rdi_session_hold(items[i].session, (int64_t)items[i].session->tokens + items[i].count));
+    return RD_OK;
+}
+
+// One item: its rows go straight to where they are wanted.
+static rd_status head_of_one(rd_engine *engine, const rd_step_item *item) {
+    const size_t row_bytes = (size_t)engine->geometry.vocab * sizeof(float);
+    if (!item->logits) return rdi_forward_head(engine, item->count - 1, 1, item->session->logits);
+    RDI_TRY(rdi_forward_head(engine, 0, item->count, item->logits));
+    memcpy(item->session->logits, item->logits + (int64_t)(item->count - 1) * engine->geometry.vocab, row_bytes);
+    return RD_OK;
+}
+
+static void hand_out_row(const rd_engine *engine, const rd_step_item *items, int32_t row, const float *logits) {
+    int32_t index = 0;
+    while (row >= engine->batch.q_starts[index + 1]) index++;
+    const rd_step_item *item = &items[index];
+    const int64_t vocab = engine->geometry.vocab, at = row - engine->batch.q_starts[index];
+    if (item->logits) memcpy(item->logits + at * vocab, logits, (size_t)vocab * sizeof(float));
+    if (at + 1 == item->count) memcpy(item->session->logits, logits, (size_t)vocab * sizeof(float));
+}
+
+static rd_status head_of_all(rd_engine *engine, const rd_step_item *items) {
+    const rdi_geometry *g = &engine->geometry;
+    for (int32_t row = 0; row < engine->batch.rows; row += g->logit_rows) {
+        int32_t rows = (int32_t)rdi_min(g->logit_rows, engine->batch.rows - row);
+        RDI_TRY(rdi_forward_head(engine, row, rows, engine->scratch.logits));
+        for (int32_t i = 0; i < rows; i++)
+            hand_out_row(engine, items, row + i, engine->scratch.logits + (int64_t)i * g->vocab);
+    }
+    return RD_OK;
+}
+
+static rd_status run_items(rd_engine *engine, const rd_step_item *items, int32_t count) {
+    RDI_TRY(hold_all(items, count));
+    rdi_batch_begin(engine, RDI_PASS_STEP);
+    for (int32_t i = 0; i < count; i++) {
+        rdi_batch_append(engine, items[i].session, items[i].ids, items[i].count);
+        items[i].session->has_logits = false;
+    }
+    if (count == 1 && !items[0].logits) engine->batch.first_out = engine->batch.rows - 1;
+    RDI_TRY(rdi_forward(engine));
+    RDI_TRY(count == 1 ? head_of_one(engine, items) : head_of_all(engine, items));
+    for (int32_t i = 0; i < count; i++) {
+        rd_session *session = items[i].session;
+        memcpy(session->ids + session->tokens, items[i].ids, (size_t)items[i].count * sizeof(int32_t));
+        session->tokens += items[i].count;
+        session->has_logits = true;
+    }
+    return RD_OK;
+}
+
+rd_status rd_engine_step(rd_engine *engine, const rd_step_item *items, int32_t count) {
+    if (!engine || !items || count < 1)
+        return rdi_fail(RD_E_INVALID, "step: count=%d, needs an engine and at least one item", count);
+    for (int32_t i = 0; i < count; i++) RDI_TRY(check_item(engine, items, i));
+    pthread_mutex_lock(&engine->lock);
+    rd_status status = RD_OK;
+    for (int32_t begin = 0; begin < count && status == RD_OK;) {
+        int32_t end = begin, rows = 0; // as many items as fit a pass: which ones share it does not show in any row
+        while (end < count && rows + items[end].count <= engine->geometry.row_capacity) rows += items[end++].count;
+        status = run_items(engine, items + begin, end - begin);
+        begin = end;
+    }
+    pthread_mutex_unlock(&engine->lock);
+    return status;
+}

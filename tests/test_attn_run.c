@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// rd_attn_run through real plans: the same bits as the row itself, and an error with field, value and need for every way
+// to hand it something wrong.
+#include "attn_case.h"
+
+typedef struct run_case {
+    attn_case *c;
+    rd_ctx *ctx;
+    rd_plan *plan;
+    rd_attn_args args;
+} run_case;
+
+static rd_plan *make_plan(rd_ctx *ctx, const char *op, const attn_shape *s, int64_t hi) {
+    const rd_param params[] = {RD_INT("head_dim", s->head_dim),
+                               RD_INT("gqa", s->q_heads / s->kv_heads),
+                               RD_INT("block_tokens", s->block_tokens),
+                               RD_WORD("q_dtype", rd_dtype_name(s->q_dtype)),
+                               RD_WORD("kv_dtype", rd_dtype_name(s->kv_dtype)),
+                               RD_WORD("out_dtype", rd_dtype_name(s->out_dtype)),
+                               RD_WORD("k_order", s->token_order ? "token" : "dim"),
+                               RD_INT("window", s->window > 0),
+                               RD_INT("softcap", s->softcap > 0),
+                               RD_INT("sinks", s->sinks),
+                               RD_INT("causal", 1)};
+    rd_plan *plan = NULL;
+    if (rd_plan_create(ctx, op, params, (int32_t)RDI_COUNT(params), 1, hi, &plan) != RD_OK)
+        fail_msg("%s", rd_error_text());
+    return plan;
+}
+
+static rd_tensor cache_tensor(const attn_case *c, void *data, bool k) {
+    const rdi_attn_args *a = &c->args;
+    rd_tensor t = rd_tensor_4d(data, a->kv_dtype, a->blocks, a->block_tokens, a->kv_heads, a->head_dim);
+    t.stride[0] = k ? a->k_stride_block : a->v_stride_block,
+    t.stride[1] = k ? a->k_stride_token : a->v_stride_token;
+    t.stride[2] = k ? a->k_stride_head : a->v_stride_head,
+    t.stride[3] = k ? a->k_stride_dim : a->v_stride_dim;
+    return t;
+}
+
+static run_case run_case_new(uint64_t *rng) {
+    attn_shape s = {.seqs = 2,
+                    .q_len = {2, 3},
+                    .kv_len = {40, 19},
+                    .q_heads = 6,
+                    .kv_heads = 2,
+                    .head_dim = 64,
+                    .block_tokens = 16,
+                    .window = 9,
+                    .softcap = 30,
+                    .sinks = true,
+                    .scales = true,
+                    .token_order = true,
+                    .q_dtype = RD_DTYPE_BF16,
+                    .kv_dtype = RD_DTYPE_E4M3,
+                    .out_dtype = RD_DTYPE_F32};
+    run_case r = {.c = case_new(&s, rng)};
+    attn_case *c = r.c;
+    rdi_attn_args *a = &c->args;
+    const rd_ctx_options options = {.struct_size = sizeof options, .threads = 2};
+    assert_int_equal(rd_ctx_create(&options, &r.ctx), RD_OK);
+    r.plan = make_plan(r.ctx, "attn_decode", &s, 17);
+    r.args = (rd_attn_args){
+        .struct_size = sizeof r.args, .scale = a->scale, .softcap = a->softcap, .window = a->window};
+    r.args.q = rd_tensor_3d(c->q.data, s.q_dtype, a->tokens, a->q_heads, a->head_dim);
+    r.args.q.stride[0] = a->q_stride_token;
+    r.args.out = rd_tensor_3d(c->out.data, s.out_dtype, a->tokens, a->q_heads, a->head_dim);
+    r.args.out.stride[0] = a->out_stride_token;
+    r.args.k_cache = cache_tensor(c, c->k.data, true), r.args.v_cache = cache_tensor(c, c->v.data, false);
+    r.args.k_scale = rd_tensor_1d(c->k_scale, RD_DTYPE_F32, a->kv_heads);
+    r.args.v_scale = rd_tensor_1d(c->v_scale, RD_DTYPE_F32, a->kv_heads);
+    r.args.block_table = rd_tensor_2d(c->table, RD_DTYPE_I32, a->seqs, a->max_blocks);
+    r.args.kv_lens = rd_tensor_1d(c->kv_lens, RD_DTYPE_I32, a->seqs);
+    r.args.q_starts = rd_tensor_1d(c->q_starts, RD_DTYPE_I32, a->seqs + 1);
+    r.args.sinks = rd_tensor_1d(c->sinks, RD_DTYPE_F32, a->q_heads);
+    return r;
+}
+
+static void run_case_free(run_case *r) {
+    rd_plan_free(r->plan);
+    rd_ctx_free(r->ctx);
+    case_free(r->c);
+}
+
+static void expect_error(const run_case *r, const rd_attn_args *args, const char *text) {
+    size_t bytes = 0;
+    rd_status status = rd_attn_run(r->plan, args, NULL, &bytes, NULL);
+    if (status != RD_E_INVALID || !strstr(rd_error_text(), text))
+        fail_msg("status %s, text \"%s\", needs \"%s\"", rd_status_name(status), rd_error_text(), text);
+}
+
+static void test_attn_run_gives_the_rows_bits(void **state) {
+    (void)state;
+    uint64_t rng = fresh_seed("test_attn_run_gives_the_rows_bits");
+    run_case r = run_case_new(&rng);
+    const rd_kernel_info *chosen = rd_plan_kernel(r.plan, 3);
+    assert_non_null(chosen);
+    const rdi_row *row = NULL;
+    for (int i = 0; (row = row_at("attn_decode", i)); i++)
+        if (!strcmp(row->info.name, chosen->name)) break;
+    assert_non_null(row);
+    void *direct = case_run(r.c, row, 1);
+    size_t bytes = 0;
+    assert_int_equal(rd_attn_run(r.plan, &r.args, NULL, &bytes, NULL), RD_OK);
+    void *ws = aligned_alloc(64, (bytes + 63) / 64 * 64 + 64);
+    assert_non_null(ws);
+    memset(r.c->out.data, POISON, r.c->out.bytes);
+    assert_int_equal(rd_attn_run(r.plan, &r.args, ws, &bytes, NULL), RD_OK);
+    assert_memory_equal(direct, r.c->out.data, r.c->out.bytes);
+    if (bytes) {
+        size_t small = bytes - 1;
+        assert_int_equal(rd_attn_run(r.plan, &r.args, ws, &small, NULL), RD_E_INVALID);
+    }
+    free(ws), free(direct);
+    run_case_free(&r);
+}
+
+#define EXPECT(change_, text_)                                                                               \
+    do {                                                                                                     \
+        rd_attn_args args = r.args;                                                                          \
+        change_;                                                                                             \
+        expect_error(&r, &args, text_);                                                                      \
+    } while (0)
+
+static void test_attn_run_refuses_bad_tensors(void **state) {
+    (void)state;
+    uint64_t rng = fresh_seed("test_attn_run_refuses_bad_tensors");
+    run_case r = run_case_new(&rng);
+    EXPECT(args.struct_size = 8, "struct_size=8");
+    EXPECT(args.q.data = NULL, "q: data=NULL");
+    EXPECT(args.q.dtype = RD_DTYPE_F16, "q: dtype=fp16, needs one of: bf16 fp32");
+    EXPECT(args.q.rank = 2, "q: rank=2, needs 3");
+    EXPECT(args.q.stride[2] = 2, "q: stride[2]=2, needs 1");
+    EXPECT(args.q.shape[1] = 5, "out: shape[1]=6, needs 5");
+    EXPECT((args.q.shape[1] = 5, args.out.shape[1] = 5), "5 query heads, needs a multiple of 2 KV heads");
+    EXPECT((args.q.shape[1] = 4, args.out.shape[1] = 4, args.sinks.shape[0] = 4), "gqa=2, the plan needs 3");
+    EXPECT(args.out.dtype = RD_DTYPE_BF16, "out_dtype=bf16, the plan needs fp32");
+    EXPECT(args.k_cache.dtype = RD_DTYPE_F32, "k_cache: dtype=fp32, needs one of: fp8_e4m3 bf16");
+    EXPECT(args.v_cache.shape[0]++, "v_cache: shape[0]=");
+    EXPECT(args.k_cache.stride[1] = 64, "k_cache: stride[1]=64, needs 1");
+    EXPECT(args.k_cache.stride[3] = 1, "k_cache: stride[3]=1, needs 16");
+    EXPECT(args.k_scale.shape[0] = 3, "k_scale: shape[0]=3, needs 2");
+    EXPECT(args.sinks.shape[0] = 2, "sinks: shape[0]=2, needs 6");
+    EXPECT(args.kv_lens.dtype = RD_DTYPE_I64, "kv_lens: dtype=i64, needs i32");
+    EXPECT(args.q_starts.shape[0] = 2, "q_starts: shape[0]=2, needs 3");
+    EXPECT(args.block_table.shape[0] = 1, "block_table: shape[0]=1, needs 2");
+    EXPECT(args.scale = 0, "scale=0, needs a finite value > 0");
+    EXPECT(args.scale = NAN, "scale=nan");
+    EXPECT(args.softcap = -1, "softcap=-1");
+    EXPECT(args.window = -3, "window=-3");
+    rd_status status = rd_attn_run(NULL, &r.args, NULL, NULL, NULL);
+    assert_int_equal(status, RD_E_INVALID);
+    assert_int_equal(rd_attn_run(r.plan, NULL, NULL, NULL, NULL), RD_E_INVALID);
+    run_case_free(&r);
+}
+
+static void test_attn_run_refuses_bad_tables(void **state) {
+    (void)state;
+    uint64_t rng = fresh_seed("test_attn_run_refuses_bad_tables");
+    run_case r = run_case_new(&rng);
+    attn_case *c = r.c;
+    int32_t seen = 2, kept = c->table[seen]; // keys 32..39 of sequence 0: visible through the window
+    c->table[seen] = (int32_t)c->args.blocks;
+    expect_error(&r, &r.args, "block_table[0][2]=");
+    c->table[seen] = -1;
+    expect_error(&r, &r.args, "block_table[0][2]=-1, needs 0..");
+    c->table[seen] = kept;
+    size_t bytes = 0; // entries that no row sees hold rubbish already (case_new): they are not read
+    assert_true(c->table[0] < 0);
+    assert_int_equal(rd_attn_run(r.plan, &r.args, NULL, &bytes, NULL), RD_OK);
+    c->kv_lens[1] = 65;
+    expect_error(&r, &r.args, "kv_lens[1]=65, needs 0..64 (4 blocks of 16 tokens)");
+    c->kv_lens[1] = -1;
+    expect_error(&r, &r.args, "kv_lens[1]=-1");
+    c->kv_lens[1] = 19;
+    c->q_starts[1] = 6;
+    expect_error(&r, &r.args, "q_starts[1]=6");
+    c->q_starts[1] = 2, c->q_starts[2] = 1;
+    expect_error(&r, &r.args, "q_starts[2]=1 after 2");
+    c->q_starts[2] = 5, c->q_starts[0] = -1;
+    expect_error(&r, &r.args, "q_starts[0]=-1");
+    c->q_starts[0] = 0;
+    run_case_free(&r);
+}
+
+static void test_attn_run_refuses_what_the_plan_lacks(void **state) {
+    (void)state;
+    uint64_t rng = fresh_seed("test_attn_run_refuses_what_the_plan_lacks");
+    run_case r = run_case_new(&rng);
+    attn_shape plain = r.c->shape;
+    plain.window = 0, plain.softcap = 0, plain.sinks = false;
+    rd_plan *whole = r.plan;
+    r.plan = make_plan(r.ctx, "attn_decode", &plain, 2); // and q_len 3 lies outside
+    expect_error(&r, &r.args, "window is used, the plan needs window=1");
+    EXPECT(args.window = 0, "softcap is used");
+    EXPECT((args.window = 0, args.softcap = 0), "sinks is used");
+    rd_plan_free(r.plan);
+    r.plan = make_plan(r.ctx, "attn_decode", &r.c->shape, 2);
+    expect_error(&r, &r.args, "q_len=3");
+    rd_plan_free(r.plan);
+    r.plan = whole;
+    run_case_free(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_attn_run_gives_the_rows_bits),
+        cmocka_unit_test(test_attn_run_refuses_bad_tensors),
+        cmocka_unit_test(test_attn_run_refuses_bad_tables),
+        cmocka_unit_test(test_attn_run_refuses_what_the_plan_lacks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
