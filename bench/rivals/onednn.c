@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // oneDNN's bf16 matmul as a rival of the GEMM benches: C (f32) = A (bf16) W (bf16)^T, weights in the layout that oneDNN asks
-// for, packed before timing. Build: see README.md.
+// for, packed before timing. README.md says how to build it.
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <stdint.h>

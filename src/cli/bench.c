@@ -40,18 +40,26 @@ static rd_status check_shape(const char *shape) {
     return RD_OK;
 }
 
+// By default the first row of each vector extension, which is the one that would run with that extension.
+static bool is_wanted(const bench_options *options, const rd_kernel_info *kernel, const rd_kernel_info **rows, int found) {
+    if (options->kernel) return !strcmp(kernel->name, options->kernel);
+    if (options->all) return !kernel->is_reference;
+    if (!kernel->isa || !*kernel->isa) return false;
+    for (int i = 0; i < found; i++)
+        if (!strcmp(rows[i]->isa, kernel->isa)) return false;
+    return true;
+}
+
 rd_status bench_rows(bench_run *run, const rd_param *params, int32_t count, const rd_kernel_info **rows, int most, int *found) {
     rd_verdict verdicts[64];
-    int32_t total = 64;
+    int32_t total = CLI_COUNT(verdicts);
     rd_status status = rd_kernel_explain(rd_ctx_device(run->ctx), run->op, params, count, verdicts, &total);
     if (status != RD_OK) return cli_fail(status);
     *found = 0;
     for (int32_t i = 0; i < total && *found < most; i++) {
         const rd_kernel_info *kernel = verdicts[i].kernel;
-        const char *wanted = run->options->kernel;
-        bool plain = kernel->is_reference || !kernel->isa || !*kernel->isa || !strcmp(kernel->isa, "none");
-        if (!verdicts[i].ok || strcmp(kernel->backend, run->device.backend)) continue;
-        if (wanted ? !strcmp(kernel->name, wanted) : run->options->all || !plain) rows[(*found)++] = kernel;
+        if (!verdicts[i].ok || strcmp(kernel->backend, run->device.backend) != 0) continue;
+        if (is_wanted(run->options, kernel, rows, *found)) rows[(*found)++] = kernel;
     }
     return RD_OK;
 }
@@ -169,7 +177,7 @@ rd_status cli_run_bench(int argc, char **argv) {
         {"--shape", CLI_TEXT, &o.shape, "M=..,N=..,K=..", "one shape instead of the usual ones", 0, 0},
         {"--layout", CLI_TEXT, &o.layout, "NAME", "weight layout: row, shuffle16, panel16 (default)", 0, 0},
         {"--kernel", CLI_TEXT, &o.kernel, "NAME", "one kernel row", 0, 0},
-        {"--all", CLI_FLAG, &o.all, NULL, "the plain C rows too", 0, 0},
+        {"--all", CLI_FLAG, &o.all, NULL, "every row that takes the shape, plain C too", 0, 0},
         {"--rival", CLI_TEXT, &o.rival, "NAME", "onednn, or the path of a driver: see bench/rivals", 0, 0},
         {"--csv", CLI_TEXT, &o.csv, "FILE", "append the figures to FILE", 0, 0},
         {"--seconds", CLI_REAL, &o.seconds, "S", "time for each kernel and shape", 0, 0},

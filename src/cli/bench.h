@@ -10,7 +10,7 @@ typedef struct bench_options {
     const char *device, *shape, *layout, *kernel, *rival, *csv; // NULL = not given
     int64_t threads;                                            // 0 = one, then all
     double seconds;                                             // per kernel and shape
-    bool all, json;                                             // all: the plain C rows too
+    bool all, json;                                             // all: every row but the reference
 } bench_options;
 
 typedef struct bench_run {
