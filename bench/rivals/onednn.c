@@ -17,13 +17,13 @@ static struct {
     int copies;
 } g;
 
-#define TRY(call_)                                                                                                    \
-    do {                                                                                                              \
-        dnnl_status_t status_ = (call_);                                                                              \
-        if (status_ != dnnl_success) {                                                                                \
-            fprintf(stderr, "onednn: %s: status %d\n", #call_, (int)status_);                                         \
-            return 1;                                                                                                 \
-        }                                                                                                             \
+#define TRY(call_)                                                                                           \
+    do {                                                                                                     \
+        dnnl_status_t status_ = (call_);                                                                     \
+        if (status_ != dnnl_success) {                                                                       \
+            fprintf(stderr, "onednn: %s: status %d\n", #call_, (int)status_);                                \
+            return 1;                                                                                        \
+        }                                                                                                    \
     } while (0)
 
 const char *rival_version(void) {
@@ -68,7 +68,8 @@ int rival_gemm_open(int64_t m, int64_t n, int64_t k, int copies, int threads) {
 }
 
 int rival_gemm_run(int copy) {
-    dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, g.a}, {DNNL_ARG_WEIGHTS, g.w[copy % g.copies]}, {DNNL_ARG_DST, g.c}};
+    dnnl_exec_arg_t args[] = {
+        {DNNL_ARG_SRC, g.a}, {DNNL_ARG_WEIGHTS, g.w[copy % g.copies]}, {DNNL_ARG_DST, g.c}};
     TRY(dnnl_primitive_execute(g.matmul, g.stream, 3, args));
     TRY(dnnl_stream_wait(g.stream));
     return 0;

@@ -35,13 +35,15 @@ static rd_status check_shape(const char *shape) {
         size_t name = strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_");
         if (!name || at[name] != '=' || strtoll(at + name + 1, &end, 10) < 1 || end == at + name + 1 ||
             (*end && *end != ',' && *end != ' '))
-            return cli_error(RD_E_INVALID, "shape=%s, needs key=number pairs such as M=1,N=4096,K=4096", shape);
+            return cli_error(RD_E_INVALID, "shape=%s, needs key=number pairs such as M=1,N=4096,K=4096",
+                             shape);
     }
     return RD_OK;
 }
 
 // By default the first row of each vector extension, which is the one that would run with that extension.
-static bool is_wanted(const bench_options *options, const rd_kernel_info *kernel, const rd_kernel_info **rows, int found) {
+static bool is_wanted(const bench_options *options, const rd_kernel_info *kernel, const rd_kernel_info **rows,
+                      int found) {
     if (options->kernel) return !strcmp(kernel->name, options->kernel);
     if (options->all) return !kernel->is_reference;
     if (!kernel->isa || !*kernel->isa) return false;
@@ -50,7 +52,8 @@ static bool is_wanted(const bench_options *options, const rd_kernel_info *kernel
     return true;
 }
 
-rd_status bench_rows(bench_run *run, const rd_param *params, int32_t count, const rd_kernel_info **rows, int most, int *found) {
+rd_status bench_rows(bench_run *run, const rd_param *params, int32_t count, const rd_kernel_info **rows,
+                     int most, int *found) {
     rd_verdict verdicts[64];
     int32_t total = CLI_COUNT(verdicts);
     rd_status status = rd_kernel_explain(rd_ctx_device(run->ctx), run->op, params, count, verdicts, &total);
@@ -82,12 +85,14 @@ static void write_csv(const bench_run *run, const bench_result *r) {
     time_t now = time(NULL);
     strftime(date, sizeof date, "%Y-%m-%d", localtime(&now));
     if (ftell(file) == 0)
-        fprintf(file, "date,commit,device,threads,kernel,shape,state,us_min,us_median,gflops,gbs,read_gbs,fma_gflops,"
-                      "roofline_pct,rival,rival_us,check\n");
-    fprintf(file, "%s,%s,%s,%d,%s,\"%s\",%s,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.1f,%s,%.2f,ok\n", date, rd_build_id(),
-            run->device.model, (int)run->threads, r->kernel, r->shape, r->state, r->us_best, r->us_median,
-            r->flops / r->us_best / 1e3, r->bytes / r->us_best / 1e3, r->read_gbs, r->fma_gflops, roofline_percent(r),
-            r->rival ? r->rival : "", r->rival_us);
+        fprintf(
+            file,
+            "date,commit,device,threads,kernel,shape,state,us_min,us_median,gflops,gbs,read_gbs,fma_gflops,"
+            "roofline_pct,rival,rival_us,check\n");
+    fprintf(file, "%s,%s,%s,%d,%s,\"%s\",%s,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.1f,%s,%.2f,ok\n", date,
+            rd_build_id(), run->device.model, (int)run->threads, r->kernel, r->shape, r->state, r->us_best,
+            r->us_median, r->flops / r->us_best / 1e3, r->bytes / r->us_best / 1e3, r->read_gbs,
+            r->fma_gflops, roofline_percent(r), r->rival ? r->rival : "", r->rival_us);
     fclose(file);
 }
 
@@ -103,16 +108,23 @@ void bench_report(bench_run *run, const bench_result *r) {
         const struct {
             const char *name;
             double value;
-        } numbers[] = {{"us_min", r->us_best}, {"us_median", r->us_median}, {"gbs", gbs}, {"gflops", gflops},
-                       {"read_gbs", r->read_gbs}, {"fma_gflops", r->fma_gflops}, {"roofline_pct", roofline_percent(r)},
-                       {"rival_us", r->rival_us}, {"check_error", r->error}};
+        } numbers[] = {{"us_min", r->us_best},
+                       {"us_median", r->us_median},
+                       {"gbs", gbs},
+                       {"gflops", gflops},
+                       {"read_gbs", r->read_gbs},
+                       {"fma_gflops", r->fma_gflops},
+                       {"roofline_pct", roofline_percent(r)},
+                       {"rival_us", r->rival_us},
+                       {"check_error", r->error}};
         for (int i = 0; i < CLI_COUNT(numbers); i++) cli_json_real(object, numbers[i].name, numbers[i].value);
         cli_json_text(object, "rival", r->rival);
         cJSON_AddItemToArray(run->list, object);
         return;
     }
-    printf("%-36s %-34s T=%d %10.1f us %7.1f GB/s %8.1f GF/s  %5.1f%% of %.1f GB/s, %.0f GF/s", r->kernel, r->shape,
-           (int)run->threads, r->us_best, gbs, gflops, roofline_percent(r), r->read_gbs, r->fma_gflops);
+    printf("%-36s %-34s T=%d %10.1f us %7.1f GB/s %8.1f GF/s  %5.1f%% of %.1f GB/s, %.0f GF/s", r->kernel,
+           r->shape, (int)run->threads, r->us_best, gbs, gflops, roofline_percent(r), r->read_gbs,
+           r->fma_gflops);
     if (r->rival) printf("  %s %.1f us, %.2fx", r->rival, r->rival_us, r->rival_us / r->us_best);
     printf("\n");
     fflush(stdout);
@@ -125,9 +137,11 @@ static rd_status run_with_threads(bench_run *run, rd_status (*bench)(bench_run *
     run->threads = rd_ctx_threads(run->ctx);
     run->device = (rd_device_info){.struct_size = sizeof run->device};
     status = rd_device_get_info(rd_ctx_device(run->ctx), &run->device);
-    if (status != RD_OK) status = cli_fail(status);
+    if (status != RD_OK)
+        status = cli_fail(status);
     else if (run->device.is_fixture)
-        status = cli_error(RD_E_NO_DEVICE, "device=%s is a fixture, needs a device that runs kernels", run->device.name);
+        status = cli_error(RD_E_NO_DEVICE, "device=%s is a fixture, needs a device that runs kernels",
+                           run->device.name);
     else
         status = bench(run);
     rd_ctx_free(run->ctx);
@@ -184,12 +198,14 @@ rd_status cli_run_bench(int argc, char **argv) {
         CLI_OPTION_JSON(&o.json),
     };
     cli_args args;
-    rd_status status = cli_parse("bench [OP] [options]",
-                                 "Times kernel rows on operands beyond the caches, after checking them against their reference.\n"
-                                 "Ceilings are measured between the samples of the same run. Without OP: lists the benches.",
-                                 options, CLI_COUNT(options), 0, 1, argc, argv, &args);
+    rd_status status = cli_parse(
+        "bench [OP] [options]",
+        "Times kernel rows on operands beyond the caches, after checking them against their reference.\n"
+        "Ceilings are measured between the samples of the same run. Without OP: lists the benches.",
+        options, CLI_COUNT(options), 0, 1, argc, argv, &args);
     if (status != RD_OK || args.done) return status;
     if (args.count == 0) return list_benches(o.json);
-    if (!(o.seconds > 0 && o.seconds <= 60)) return cli_error(RD_E_INVALID, "seconds=%g, needs 0 < seconds <= 60", o.seconds);
+    if (!(o.seconds > 0 && o.seconds <= 60))
+        return cli_error(RD_E_INVALID, "seconds=%g, needs 0 < seconds <= 60", o.seconds);
     return bench_op(&o, args.items[0]);
 }

@@ -24,8 +24,8 @@ typedef struct bench_run {
 } bench_run;
 
 typedef struct bench_result {
-    const char *kernel, *shape; // "m=1,n=4096,k=4096,layout=panel16"
-    const char *state;          // "cold": operands beyond the caches; "hot": in them
+    const char *kernel, *shape;              // "m=1,n=4096,k=4096,layout=panel16"
+    const char *state;                       // "cold": operands beyond the caches; "hot": in them
     double us_best, us_median, bytes, flops; // bytes and flops of one call
     double read_gbs, fma_gflops;             // ceilings of the same run; 0 = unknown
     const char *rival;                       // NULL = none
@@ -57,7 +57,8 @@ double bench_best(const bench_samples *samples);
 double bench_median(bench_samples *samples); // sorts
 
 // Rows of the run's op that take the question, fastest first, as the options ask: at most `most`.
-rd_status bench_rows(bench_run *run, const rd_param *params, int32_t count, const rd_kernel_info **rows, int most, int *found);
+rd_status bench_rows(bench_run *run, const rd_param *params, int32_t count, const rd_kernel_info **rows,
+                     int most, int *found);
 
 // ---- rivals (bench_rival.c): a shared object built outside the tree, see bench/rivals/README.md ----------------------
 typedef struct bench_rival {

@@ -78,27 +78,32 @@ static double run_workers(worker *workers, int32_t count) {
 
 typedef uint64_t line_words __attribute__((vector_size(LINE_BYTES), aligned(1)));
 // Plain sequential runs and the hardware's own prefetch: nothing faster was found on this project's machines.
-#define DEFINE_READ_BODY(name_, attribute_)                                                                            \
-    attribute_ static void name_(worker *w) {                                                                         \
-        line_words sums[RUNS] = {{0}};                                                                                \
-        int64_t run_bytes = w->bytes / RUNS / LINE_BYTES * LINE_BYTES;                                                \
-        for (int64_t at = 0; at < run_bytes; at += LINE_BYTES)                                                        \
-            for (int r = 0; r < RUNS; r++)                                                                            \
-                sums[r] ^= *(const line_words *)(const void *)(w->data + r * run_bytes + at);                         \
-        for (int r = 0; r < RUNS; r++)                                                                                \
-            for (int i = 0; i < LINE_BYTES / 8; i++) w->sum += sums[r][i];                                            \
+#define DEFINE_READ_BODY(name_, attribute_)                                                                  \
+    attribute_ static void name_(worker *w) {                                                                \
+        line_words sums[RUNS] = {{0}};                                                                       \
+        int64_t run_bytes = w->bytes / RUNS / LINE_BYTES * LINE_BYTES;                                       \
+        for (int64_t at = 0; at < run_bytes; at += LINE_BYTES)                                               \
+            for (int r = 0; r < RUNS; r++)                                                                   \
+                sums[r] ^= *(const line_words *)(const void *)(w->data + r * run_bytes + at);                \
+        for (int r = 0; r < RUNS; r++)                                                                       \
+            for (int i = 0; i < LINE_BYTES / 8; i++) w->sum += sums[r][i];                                   \
     }
 DEFINE_READ_BODY(read_plain, )
 #if defined(__x86_64__)
 DEFINE_READ_BODY(read_avx2, __attribute__((target("avx2"))))
 DEFINE_READ_BODY(read_avx512, __attribute__((target("avx512f"))))
 static void read_body(worker *w) {
-    if (__builtin_cpu_supports("avx512f")) read_avx512(w);
-    else if (__builtin_cpu_supports("avx2")) read_avx2(w);
-    else read_plain(w);
+    if (__builtin_cpu_supports("avx512f"))
+        read_avx512(w);
+    else if (__builtin_cpu_supports("avx2"))
+        read_avx2(w);
+    else
+        read_plain(w);
 }
 #else
-static void read_body(worker *w) { read_plain(w); }
+static void read_body(worker *w) {
+    read_plain(w);
+}
 #endif
 
 double bench_read_gbs(int32_t threads, const void *data, int64_t bytes) {
@@ -107,7 +112,8 @@ double bench_read_gbs(int32_t threads, const void *data, int64_t bytes) {
     int64_t share = bytes / threads / 4096 * 4096;
     for (int32_t i = 0; i < threads; i++)
         workers[i] = (worker){.body = read_body, .data = (const uint8_t *)data + i * share, .bytes = share};
-    return (double)(share / RUNS / LINE_BYTES * LINE_BYTES * RUNS * threads) / run_workers(workers, threads) / 1e9;
+    return (double)(share / RUNS / LINE_BYTES * LINE_BYTES * RUNS * threads) / run_workers(workers, threads) /
+           1e9;
 }
 
 #if defined(__x86_64__)
@@ -117,18 +123,18 @@ enum { FMA_ROUNDS = 100000, FMA_CHAINS = 12 };
 typedef float f32x8 __attribute__((vector_size(32)));
 typedef float f32x16 __attribute__((vector_size(64)));
 #define FMA_STEP(n_) "vfmadd213ps %13, %12, %" #n_ "\n\t"
-#define DEFINE_FMA_BODY(name_, target_, type_, in_out_, in_)                                                            \
-    __attribute__((target(target_))) static void name_(worker *w) {                                                   \
-        type_ x = (type_){0} + 0.999f, y = (type_){0} + 1e-3f;                                                        \
-        type_ a = x, b = x, c = x, d = x, e = x, f = x, g = x, h = x, i = x, j = x, k = x, l = x;                     \
-        for (int round = 0; round < FMA_ROUNDS; round++)                                                              \
-            __asm__ volatile(FMA_STEP(0) FMA_STEP(1) FMA_STEP(2) FMA_STEP(3) FMA_STEP(4) FMA_STEP(5) FMA_STEP(6)       \
-                                 FMA_STEP(7) FMA_STEP(8) FMA_STEP(9) FMA_STEP(10) FMA_STEP(11)                        \
-                             : in_out_(a), in_out_(b), in_out_(c), in_out_(d), in_out_(e), in_out_(f), in_out_(g),    \
-                               in_out_(h), in_out_(i), in_out_(j), in_out_(k), in_out_(l)                             \
-                             : in_(x), in_(y));                                                                       \
-        type_ sum = a + b + c + d + e + f + g + h + i + j + k + l;                                                    \
-        w->sum += (uint64_t)sum[0];                                                                                   \
+#define DEFINE_FMA_BODY(name_, target_, type_, in_out_, in_)                                                 \
+    __attribute__((target(target_))) static void name_(worker *w) {                                          \
+        type_ x = (type_){0} + 0.999f, y = (type_){0} + 1e-3f;                                               \
+        type_ a = x, b = x, c = x, d = x, e = x, f = x, g = x, h = x, i = x, j = x, k = x, l = x;            \
+        for (int round = 0; round < FMA_ROUNDS; round++)                                                     \
+            __asm__ volatile(FMA_STEP(0) FMA_STEP(1) FMA_STEP(2) FMA_STEP(3) FMA_STEP(4) FMA_STEP(5)         \
+                                 FMA_STEP(6) FMA_STEP(7) FMA_STEP(8) FMA_STEP(9) FMA_STEP(10) FMA_STEP(11)   \
+                             : in_out_(a), in_out_(b), in_out_(c), in_out_(d), in_out_(e), in_out_(f),       \
+                               in_out_(g), in_out_(h), in_out_(i), in_out_(j), in_out_(k), in_out_(l)        \
+                             : in_(x), in_(y));                                                              \
+        type_ sum = a + b + c + d + e + f + g + h + i + j + k + l;                                           \
+        w->sum += (uint64_t)sum[0];                                                                          \
     }
 DEFINE_FMA_BODY(fma_avx2, "avx2,fma", f32x8, "+x", "x")
 DEFINE_FMA_BODY(fma_avx512, "avx512f", f32x16, "+v", "v")
@@ -173,7 +179,8 @@ rd_status bench_ceilings(bench_run *run) {
         cJSON_AddNumberToObject(object, "fma_avx512_gflops", fma512);
         cJSON_AddItemToArray(run->list, object);
     } else {
-        printf("T=%d  read %.1f GB/s  f32 multiply-add avx2 %.1f GF/s, avx512 %.1f GF/s\n", (int)run->threads, read, fma2, fma512);
+        printf("T=%d  read %.1f GB/s  f32 multiply-add avx2 %.1f GF/s, avx512 %.1f GF/s\n", (int)run->threads,
+               read, fma2, fma512);
     }
     return RD_OK;
 }
