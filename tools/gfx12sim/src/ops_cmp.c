@@ -35,15 +35,16 @@ static inline u32 collect(const u32 *d) { // lanes of 0 or ~0 to bits
 
 #define FLOATS(X, s, T, load)                                                                                \
     X(lt, s, T, load, x < y)                                                                                 \
-    X(eq, s, T, load, x == y) X(le, s, T, load, x <= y) X(gt, s, T, load, x > y)                             \
-        X(lg, s, T, load, x<y || x> y) X(ge, s, T, load, x >= y) X(o, s, T, load, x == x && y == y)          \
-            X(u, s, T, load, x != x || y != y) X(nge, s, T, load, !(x >= y))                                 \
-                X(nlg, s, T, load, !(x < y || x > y)) X(ngt, s, T, load, !(x > y))                           \
-                    X(nle, s, T, load, !(x <= y)) X(neq, s, T, load, !(x == y)) X(nlt, s, T, load, !(x < y))
+    X(eq, s, T, load, x == y)                                                                                \
+    X(le, s, T, load, x <= y)                                                                                \
+    X(gt, s, T, load, x > y) X(lg, s, T, load, x<y || x> y) X(ge, s, T, load, x >= y)                        \
+        X(o, s, T, load, x == x && y == y) X(u, s, T, load, x != x || y != y) X(nge, s, T, load, !(x >= y))  \
+            X(nlg, s, T, load, !(x < y || x > y)) X(ngt, s, T, load, !(x > y)) X(nle, s, T, load, !(x <= y)) \
+                X(neq, s, T, load, !(x == y)) X(nlt, s, T, load, !(x < y))
 #define INTEGERS(X, s, T, load)                                                                              \
     X(lt, s, T, load, x < y)                                                                                 \
-    X(eq, s, T, load, x == y) X(le, s, T, load, x <= y) X(gt, s, T, load, x > y) X(ne, s, T, load, x != y)   \
-        X(ge, s, T, load, x >= y)
+    X(eq, s, T, load, x == y)                                                                                \
+    X(le, s, T, load, x <= y) X(gt, s, T, load, x > y) X(ne, s, T, load, x != y) X(ge, s, T, load, x >= y)
 
 #define MAKE(rel, s, T, load, expr) CMP_FN(rel##_##s, T, load, expr)
 FLOATS(MAKE, f32, float, LOAD_F32)

@@ -25,10 +25,11 @@ static gs_stop jump(gs_wave *w, const gs_op *op) {
         return (condition) ? jump(w, op) : GS_RUN;                                                           \
     }
 BRANCH(scc0, !w->scc)
-BRANCH(scc1, w->scc) BRANCH(vccz, !w->s[SGPR_VCC]) BRANCH(vccnz, w->s[SGPR_VCC]) BRANCH(execz, !gs_exec(w))
-    BRANCH(execnz, gs_exec(w))
+BRANCH(scc1, w->scc)
+BRANCH(vccz, !w->s[SGPR_VCC])
+BRANCH(vccnz, w->s[SGPR_VCC]) BRANCH(execz, !gs_exec(w)) BRANCH(execnz, gs_exec(w))
 
-        static u64 device_pc(const gs_wave *w, const gs_op *op) {
+    static u64 device_pc(const gs_wave *w, const gs_op *op) {
     return w->g->run->kernel->module->device_base + op->va + op->bytes;
 }
 static void set64(gs_wave *w, u32 reg, u64 v) {

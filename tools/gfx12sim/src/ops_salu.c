@@ -109,15 +109,17 @@ FN(min_u, RET_SCC(X < Y ? X : Y, X < Y))
 FN(max_i, RET_SCC((i32)X >= (i32)Y ? X : Y, (i32)X >= (i32)Y))
 FN(max_u, RET_SCC(X >= Y ? X : Y, X >= Y))
 NZ32(and32, X &Y)
-NZ64(and64, a &b) NZ32(or32, X | Y) NZ64(or64, a | b) NZ32(xor32, X ^ Y) NZ64(xor64, a ^ b) NZ32(not_and32,
-                                                                                                 ~(X &Y))
-    NZ64(not_and64, ~(a &b)) NZ32(nor32, ~(X | Y)) NZ64(nor64, ~(a | b)) NZ32(xnor32, ~(X ^ Y)) NZ64(
-        xnor64, ~(a ^ b)) NZ32(andn32, X & ~Y) NZ64(andn64, a & ~b) NZ32(orn32, X | ~Y) NZ64(orn64, a | ~b)
-        NZ32(bfe_u32, bfe32(X, Y, false)) NZ32(bfe_i32, bfe32(X, Y, true)) NZ64(bfe_u64, bfe64(a, Y, false))
-            NZ64(bfe_i64, bfe64(a, Y, true)) FN(bfm32, return (u32)(((1u << (X & 31)) - 1) << (Y & 31)))
-                FN(bfm64, return ((1ull << (X & 63)) - 1) << (Y & 63)) FN(mul32, return X * Y) FN(
-                    mul_hi_u,
-                    return (u64)X * Y >> 32) FN(mul_hi_i, return (u32)((i64)(i32)X * (i32)Y >> 32))
+NZ64(and64, a &b)
+NZ32(or32, X | Y)
+NZ64(or64, a | b) NZ32(xor32, X ^ Y) NZ64(xor64, a ^ b) NZ32(not_and32, ~(X &Y)) NZ64(not_and64, ~(a &b))
+    NZ32(nor32, ~(X | Y)) NZ64(nor64, ~(a | b)) NZ32(xnor32, ~(X ^ Y)) NZ64(xnor64, ~(a ^ b)) NZ32(
+        andn32, X & ~Y) NZ64(andn64, a & ~b) NZ32(orn32, X | ~Y) NZ64(orn64, a | ~b) NZ32(bfe_u32,
+                                                                                          bfe32(X, Y, false))
+        NZ32(bfe_i32, bfe32(X, Y, true)) NZ64(bfe_u64, bfe64(a, Y, false)) NZ64(bfe_i64, bfe64(a, Y, true))
+            FN(bfm32, return (u32)(((1u << (X & 31)) - 1)
+                                   << (Y & 31))) FN(bfm64, return ((1ull << (X & 63)) - 1)
+                                                                  << (Y & 63)) FN(mul32, return X * Y)
+                FN(mul_hi_u, return (u64)X * Y >> 32) FN(mul_hi_i, return (u32)((i64)(i32)X * (i32)Y >> 32))
                     FN(cselect, return w->scc ? a : b) FN(pack_ll, return (X & 0xffff) | Y << 16) FN(
                         pack_lh, return (X & 0xffff) |
                                         (Y & 0xffff0000)) FN(pack_hh, return X >> 16 | (Y & 0xffff0000))

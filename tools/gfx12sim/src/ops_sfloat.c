@@ -69,10 +69,12 @@ static u32 round_half(const gs_wave *w, double exact) {
 #define CMP(name, u, v, expr) FN(name, float p = u, q = v; (void)p, (void)q; w->scc = (expr); return 0)
 
 F32(add, x + y)
-F32(sub, x - y) F32(mul, x *y) F32(min_, fmin_num(x, y)) F32(max_, fmax_num(x, y))
-    F32(minimum_, minimum(x, y)) F32(maximum_, maximum(x, y)) F32(ceil_, ceilf(x)) F32(floor_, floorf(x))
-        F32(trunc_, truncf(x)) F32(rndne_, rndne(x)) F32(f32_i32, (float)(i32)(u32)a)
-            F32(f32_u32, (float)(u32)a) F32(f32_f16, hx) F32(hi_f32_f16, gs_f16_to_f32_scalar((u32)a >> 16))
+F32(sub, x - y)
+F32(mul, x *y)
+F32(min_, fmin_num(x, y)) F32(max_, fmax_num(x, y)) F32(minimum_, minimum(x, y)) F32(maximum_, maximum(x, y))
+    F32(ceil_, ceilf(x)) F32(floor_, floorf(x)) F32(trunc_, truncf(x)) F32(rndne_, rndne(x))
+        F32(f32_i32, (float)(i32)(u32)a) F32(f32_u32, (float)(u32)a) F32(f32_f16, hx)
+            F32(hi_f32_f16, gs_f16_to_f32_scalar((u32)a >> 16))
                 F32(fmac, fmaf(x, y, gs_f32(w->s[op->dst.reg])))
                     F32(fma3, fmaf(x, y, gs_f32((u32)gs_scalar_get(w, &op->src[2]))))
                         FN(i32_f32, return to_i32(x)) FN(u32_f32, return to_u32(x))
@@ -92,12 +94,13 @@ F32(sub, x - y) F32(mul, x *y) F32(min_, fmin_num(x, y)) F32(max_, fmax_num(x, y
 
 #define RELATIONS(X, s, left, right)                                                                         \
     X(lt, s, left, right, p < q)                                                                             \
-    X(eq, s, left, right, p == q) X(le, s, left, right, p <= q) X(gt, s, left, right, p > q)                 \
-        X(lg, s, left, right, p<q || p> q) X(ge, s, left, right, p >= q)                                     \
-            X(o, s, left, right, p == p && q == q) X(u, s, left, right, p != p || q != q)                    \
-                X(nge, s, left, right, !(p >= q)) X(nlg, s, left, right, !(p < q || p > q))                  \
-                    X(ngt, s, left, right, !(p > q)) X(nle, s, left, right, !(p <= q))                       \
-                        X(neq, s, left, right, !(p == q)) X(nlt, s, left, right, !(p < q))
+    X(eq, s, left, right, p == q)                                                                            \
+    X(le, s, left, right, p <= q)                                                                            \
+    X(gt, s, left, right, p > q) X(lg, s, left, right, p<q || p> q) X(ge, s, left, right, p >= q)            \
+        X(o, s, left, right, p == p && q == q) X(u, s, left, right, p != p || q != q)                        \
+            X(nge, s, left, right, !(p >= q)) X(nlg, s, left, right, !(p < q || p > q))                      \
+                X(ngt, s, left, right, !(p > q)) X(nle, s, left, right, !(p <= q))                           \
+                    X(neq, s, left, right, !(p == q)) X(nlt, s, left, right, !(p < q))
 #define MAKE(rel, s, u, v, expr) CMP(rel##_##s, u, v, expr)
         RELATIONS(MAKE, f32, x, y) RELATIONS(MAKE, f16, hx, hy)
 
