@@ -62,7 +62,12 @@ static void caught(const char *name, const gs_error *e, gs_status status, size_t
     assert_true(e->wave < BLOCK / 32);
     assert_true(e->lane >= -1 && e->lane < 32);
     assert_true(e->line[0] && e->message[0] && e->pc);
-    assert_true(strstr(cases[c].bad, strtok((char *)(uintptr_t)e->line, " ")) || cases[c].check == GS_CHECK_HANG);
+    char name_of[64] = {0};
+    sscanf(e->line, "%63s", name_of);
+    char *form = strstr(name_of, "_e32"); // the assembler's input names no encoding
+    if (!form) form = strstr(name_of, "_e64");
+    if (form) *form = 0;
+    if (!strstr(cases[c].bad, name_of)) fail_msg("%s reports the line %s, which is not in\n%s", name, e->line, cases[c].bad);
     if (cases[c].address != -1) assert_true(e->address == (uint64_t)(uintptr_t)buffer + (uint64_t)(int64_t)cases[c].address);
 }
 
