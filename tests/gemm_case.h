@@ -20,7 +20,9 @@ static inline uint64_t rng_next(gemm_rng *rng) { // splitmix64
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
 }
-static inline int64_t rng_below(gemm_rng *rng, int64_t n) { return (int64_t)(rng_next(rng) >> 11) % n; }
+static inline int64_t rng_below(gemm_rng *rng, int64_t n) {
+    return (int64_t)(rng_next(rng) >> 11) % n;
+}
 static inline float rng_normal(gemm_rng *rng) { // sum of 12 uniforms
     double sum = -6;
     for (int i = 0; i < 12; i++) sum += (double)(rng_next(rng) >> 11) * 0x1p-53;
@@ -46,7 +48,9 @@ static inline bool guarded_ok(const guarded *buffer) {
         if (buffer->base[i] != GUARD || buffer->data[buffer->bytes + (size_t)i] != GUARD) return false;
     return true;
 }
-static inline void guarded_free(guarded *buffer) { free(buffer->base); }
+static inline void guarded_free(guarded *buffer) {
+    free(buffer->base);
+}
 
 typedef struct gemm_spec {
     const char *op;

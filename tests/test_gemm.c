@@ -40,7 +40,8 @@ static void spawn_all(void *state, int64_t n, void (*body)(void *arg, int64_t i)
 
 static const rdi_row *find_row(const char *op, bool reference) {
     for (int32_t i = 0; i < rdi_row_count; i++)
-        if (!strcmp(rdi_rows[i].info.op, op) && !!rdi_rows[i].info.is_reference == reference) return &rdi_rows[i];
+        if (!strcmp(rdi_rows[i].info.op, op) && !!rdi_rows[i].info.is_reference == reference)
+            return &rdi_rows[i];
     return NULL;
 }
 
@@ -57,7 +58,8 @@ static double e4m3_value(uint8_t code) {
 }
 static double value_of(const void *base, rd_dtype dtype, int64_t at) {
     if (dtype == RD_DTYPE_E4M3) return e4m3_value(((const uint8_t *)base)[at]);
-    if (dtype == RD_DTYPE_E8M0) return ((const uint8_t *)base)[at] == 0xff ? NAN : ldexp(1, ((const uint8_t *)base)[at] - 127);
+    if (dtype == RD_DTYPE_E8M0)
+        return ((const uint8_t *)base)[at] == 0xff ? NAN : ldexp(1, ((const uint8_t *)base)[at] - 127);
     return rdi_load_f32(base, dtype, at);
 }
 
@@ -68,9 +70,12 @@ static double expected(const gemm_case *g, int64_t m, int64_t n, double *magnitu
     *magnitude = fabs(sum);
     for (int64_t k = 0; k < a->k; k++) {
         int64_t b = k / 128;
-        double term = value_of(a->a, a->a_dtype, m * a->a_stride + k) * value_of(a->w, a->w_dtype, n * a->w_stride + k);
+        double term =
+            value_of(a->a, a->a_dtype, m * a->a_stride + k) * value_of(a->w, a->w_dtype, n * a->w_stride + k);
         if (a->a_scale) term *= a->a_scale[m * a->a_scale_stride_m + b * a->a_scale_stride_k];
-        if (a->w_scale) term *= value_of(a->w_scale, a->w_scale_dtype, n / 128 * a->w_scale_stride_n + b * a->w_scale_stride_k);
+        if (a->w_scale)
+            term *= value_of(a->w_scale, a->w_scale_dtype,
+                             n / 128 * a->w_scale_stride_n + b * a->w_scale_stride_k);
         sum += term;
         *magnitude += fabs(term);
     }
@@ -80,7 +85,9 @@ static double expected(const gemm_case *g, int64_t m, int64_t n, double *magnitu
 // One rounding a term of a block, two for the scale, one a block, one for the bias; then half a unit of the output type.
 static double bound(const gemm_case *g, double magnitude, double value) {
     double terms = 128 + 2 + (double)((g->spec.k + 127) / 128) + 1;
-    double unit = g->spec.c_dtype == RD_DTYPE_BF16 ? 0x1p-8 : g->spec.c_dtype == RD_DTYPE_F16 ? 0x1p-11 : 0x1p-24;
+    double unit = g->spec.c_dtype == RD_DTYPE_BF16  ? 0x1p-8
+                  : g->spec.c_dtype == RD_DTYPE_F16 ? 0x1p-11
+                                                    : 0x1p-24;
     double least = g->spec.c_dtype == RD_DTYPE_F16 ? 0x1p-25 : 0x1p-149;
     return terms * 0x1p-24 * magnitude * (1 + unit) + unit * fabs(value) * 1.0001 + least;
 }
@@ -88,8 +95,9 @@ static double bound(const gemm_case *g, double magnitude, double value) {
 static void check_element(const gemm_case *g, const char *name, const guarded *c, int64_t m, int64_t n) {
     double magnitude, want = expected(g, m, n, &magnitude), got = c_at(c, g, m, n);
     if (isnan(want) ? isnan(got) : fabs(got - want) <= bound(g, magnitude, want)) return;
-    fail_msg("%s m=%d n=%d k=%d: c[%d][%d]=%.9g, needs %.9g within %.3g (seed %llu)", name, (int)g->spec.m, (int)g->spec.n,
-             (int)g->spec.k, (int)m, (int)n, got, want, bound(g, magnitude, want), (unsigned long long)seed);
+    fail_msg("%s m=%d n=%d k=%d: c[%d][%d]=%.9g, needs %.9g within %.3g (seed %llu)", name, (int)g->spec.m,
+             (int)g->spec.n, (int)g->spec.k, (int)m, (int)n, got, want, bound(g, magnitude, want),
+             (unsigned long long)seed);
 }
 
 // ---- every row on one case ---------------------------------------------------------------------------------------------
@@ -98,12 +106,14 @@ static void check_samples(const gemm_case *g, const char *name, const guarded *c
     check_element(g, name, c, 0, 0);
     check_element(g, name, c, last_m, last_n);
     check_element(g, name, c, last_m, 0);
-    for (int i = 0; i < 24; i++) check_element(g, name, c, rng_below(rng, last_m + 1), rng_below(rng, last_n + 1));
+    for (int i = 0; i < 24; i++)
+        check_element(g, name, c, rng_below(rng, last_m + 1), rng_below(rng, last_n + 1));
 }
 
 // Padding between rows of C keeps its poison.
 static void check_padding(const gemm_case *g, const char *name, const guarded *c) {
-    size_t elem_bytes = rd_dtype_bytes(g->spec.c_dtype), row_bytes = (size_t)(g->spec.n + g->spec.c_pad) * elem_bytes;
+    size_t elem_bytes = rd_dtype_bytes(g->spec.c_dtype),
+           row_bytes = (size_t)(g->spec.n + g->spec.c_pad) * elem_bytes;
     for (int64_t m = 0; m + 1 < g->spec.m; m++)
         for (size_t at = (size_t)g->spec.n * elem_bytes; at < row_bytes; at++)
             if (c->data[(size_t)m * row_bytes + at] != POISON) fail_msg("%s wrote between rows of C", name);
@@ -129,8 +139,9 @@ static void check_case(const gemm_spec *spec, gemm_rng *rng) {
             check_samples(&g, row->info.name, &c, rng);
             check_padding(&g, row->info.name, &c);
             if (in_class && first.base && memcmp(first.data, c.data, c.bytes))
-                fail_msg("%s layout %d threads %d m=%d n=%d k=%d: bits differ within the class (seed %llu)", row->info.name,
-                         layout, threads, (int)spec->m, (int)spec->n, (int)spec->k, (unsigned long long)seed);
+                fail_msg("%s layout %d threads %d m=%d n=%d k=%d: bits differ within the class (seed %llu)",
+                         row->info.name, layout, threads, (int)spec->m, (int)spec->n, (int)spec->k,
+                         (unsigned long long)seed);
             rows += in_class;
             if (in_class && !first.base)
                 first = c;
@@ -146,14 +157,20 @@ static void check_case(const gemm_spec *spec, gemm_rng *rng) {
 
 static gemm_spec spec_of(const char *op, int64_t m, int64_t n, int64_t k) {
     bool quantised = !strcmp(op, "gemm_fp8block");
-    return (gemm_spec){.op = op, .m = m, .n = n, .k = k, .a_dtype = quantised ? RD_DTYPE_E4M3 : RD_DTYPE_BF16,
-                       .w_scale_dtype = RD_DTYPE_F32, .c_dtype = RD_DTYPE_BF16};
+    return (gemm_spec){.op = op,
+                       .m = m,
+                       .n = n,
+                       .k = k,
+                       .a_dtype = quantised ? RD_DTYPE_E4M3 : RD_DTYPE_BF16,
+                       .w_scale_dtype = RD_DTYPE_F32,
+                       .c_dtype = RD_DTYPE_BF16};
 }
 static const char *const ops[] = {"gemm_fp8block", "gemm_fp8block_w8a16", "gemm_bf16"};
 
 static void test_gemm_grid(void **state) {
     (void)state;
-    static const int64_t ms[] = {1, 2, 7, 8, 17, 83}, ns[] = {16, 128, 576, 500}, ks[] = {128, 256, 576, 3884};
+    static const int64_t ms[] = {1, 2, 7, 8, 17, 83}, ns[] = {16, 128, 576, 500},
+                         ks[] = {128, 256, 576, 3884};
     gemm_rng rng = {seed};
     for (size_t op = 0; op < 3; op++)
         for (size_t i = 0; i < RDI_COUNT(ms); i++)
@@ -163,7 +180,8 @@ static void test_gemm_grid(void **state) {
                     spec.c_dtype = (rd_dtype)(RD_DTYPE_F32 + rng_below(&rng, 3));
                     if (op) spec.a_dtype = (rd_dtype)(RD_DTYPE_F32 + rng_below(&rng, 3));
                     spec.w_scale_dtype = rng_below(&rng, 3) ? RD_DTYPE_F32 : RD_DTYPE_E8M0;
-                    spec.bias_dtype = (rd_dtype[]){RD_DTYPE_NONE, RD_DTYPE_F32, RD_DTYPE_BF16}[rng_below(&rng, 3)];
+                    spec.bias_dtype =
+                        (rd_dtype[]){RD_DTYPE_NONE, RD_DTYPE_F32, RD_DTYPE_BF16}[rng_below(&rng, 3)];
                     spec.scales_transposed = rng_below(&rng, 2);
                     spec.a_pad = rng_below(&rng, 3) * 5;
                     spec.w_pad = rng_below(&rng, 3) * 7;
@@ -217,7 +235,8 @@ static void test_gemm_bug28_bits_do_not_depend_on_m(void **state) {
                 for (int64_t m = 0; m < ms[i]; m += 5) {
                     rdi_gemm_args one = g.args;
                     one.m = 1;
-                    one.a = (const uint8_t *)g.args.a + (size_t)(m * g.args.a_stride) * rd_dtype_bytes(g.args.a_dtype);
+                    one.a = (const uint8_t *)g.args.a +
+                            (size_t)(m * g.args.a_stride) * rd_dtype_bytes(g.args.a_dtype);
                     if (one.a_scale) one.a_scale += m * one.a_scale_stride_m;
                     one.c_stride = spec.n;
                     guarded alone = gemm_row_run_args(fast, one, pools[1]);
@@ -252,8 +271,11 @@ static void check_poisoned(const gemm_spec *spec, gemm_rng *rng, int kind) {
     gemm_case_make(&g, spec, rng);
     int64_t m_bad = rng_below(rng, spec->m), n_bad = rng_below(rng, spec->n), k_bad = rng_below(rng, spec->k);
     if (kind == 0) g.w[0].data[n_bad * g.args.w_stride + k_bad] = rng_below(rng, 2) ? 0x7f : 0xff;
-    if (kind == 1) rdi_store_f32(g.a.data, spec->a_dtype, m_bad * g.args.a_stride + k_bad, spec->a_dtype == RD_DTYPE_E4M3 ? NAN : INFINITY);
-    if (kind == 2) g.w_scale.data[n_bad / 128 * g.args.w_scale_stride_n + k_bad / 128 * g.args.w_scale_stride_k] = 0xff;
+    if (kind == 1)
+        rdi_store_f32(g.a.data, spec->a_dtype, m_bad * g.args.a_stride + k_bad,
+                      spec->a_dtype == RD_DTYPE_E4M3 ? NAN : INFINITY);
+    if (kind == 2)
+        g.w_scale.data[n_bad / 128 * g.args.w_scale_stride_n + k_bad / 128 * g.args.w_scale_stride_k] = 0xff;
     for (int layout = 1; layout < 3; layout++) guarded_free(&g.w[layout]);
     memset(&g.w[1], 0, 2 * sizeof g.w[1]);
     pack_layouts(&g);
@@ -266,8 +288,9 @@ static void check_poisoned(const gemm_spec *spec, gemm_rng *rng, int kind) {
                 for (int64_t n = 0; n < spec->n; n++) {
                     bool bad = kind == 0 ? n == n_bad : kind == 1 ? m == m_bad : n / 128 == n_bad / 128;
                     bool finite = isfinite(c_at(&c, &g, m, n));
-                    if (bad == finite) fail_msg("%s kind %d layout %d: c[%d][%d] %s", rdi_rows[i].info.name, kind, layout, (int)m,
-                                                (int)n, finite ? "hides it" : "is poisoned");
+                    if (bad == finite)
+                        fail_msg("%s kind %d layout %d: c[%d][%d] %s", rdi_rows[i].info.name, kind, layout,
+                                 (int)m, (int)n, finite ? "hides it" : "is poisoned");
                 }
             guarded_free(&c);
         }

@@ -6,9 +6,10 @@
 
 #include "registry/registry.h"
 
-#define RD_ROW(name_, op_, backend_, isa_, order_, ws_, computes_, ...)                                               \
+#define RD_ROW(name_, op_, backend_, isa_, order_, ws_, computes_, ...)                                      \
     void rdk_##name_(const void *args, void *ws, rdi_par *par);
-#define RD_REF_ROW(name_, op_, order_, ws_, computes_, ...) void rdk_##name_(const void *args, void *ws, rdi_par *par);
+#define RD_REF_ROW(name_, op_, order_, ws_, computes_, ...)                                                  \
+    void rdk_##name_(const void *args, void *ws, rdi_par *par);
 #define RD_WS(name_) size_t name_(const void *args, int32_t threads);
 #include "kernels/kernels.def"
 #undef RD_ROW

@@ -21,29 +21,33 @@ static rd_status check_planned(const gemm_call *call, const char *key, int64_t s
                     (long long)planned);
 }
 
-static rd_status check_dtype(const gemm_call *call, const char *field, const char *key, rd_dtype seen, const char *needs) {
+static rd_status check_dtype(const gemm_call *call, const char *field, const char *key, rd_dtype seen,
+                             const char *needs) {
     rd_dtype planned = rdi_plan_dtype(call->plan, key);
     if (planned != RD_DTYPE_NONE && planned != seen)
-        return rdi_fail(RD_E_INVALID, "%s: %s: dtype=%s, the plan was made for %s", call->op, field, rd_dtype_name(seen),
-                        rd_dtype_name(planned));
+        return rdi_fail(RD_E_INVALID, "%s: %s: dtype=%s, the plan was made for %s", call->op, field,
+                        rd_dtype_name(seen), rd_dtype_name(planned));
     size_t length = strlen(rd_dtype_name(seen));
     for (const char *at = needs; (at = strstr(at, rd_dtype_name(seen))); at += length)
         if ((at == needs || at[-1] == ' ') && (at[length] == ' ' || !at[length])) return RD_OK;
-    return rdi_fail(RD_E_INVALID, "%s: %s: dtype=%s, needs one of: %s", call->op, field, rd_dtype_name(seen), needs);
+    return rdi_fail(RD_E_INVALID, "%s: %s: dtype=%s, needs one of: %s", call->op, field, rd_dtype_name(seen),
+                    needs);
 }
 
 static rd_status check_place(const gemm_call *call, const char *field, const rd_tensor *tensor) {
     size_t bytes = rd_dtype_bytes(tensor->dtype);
     if (tensor->device != 0)
-        return rdi_fail(RD_E_INVALID, "%s: %s: device=%d, needs 0 (host memory)", call->op, field, (int)tensor->device);
+        return rdi_fail(RD_E_INVALID, "%s: %s: device=%d, needs 0 (host memory)", call->op, field,
+                        (int)tensor->device);
     if (bytes && (uintptr_t)tensor->data % bytes)
-        return rdi_fail(RD_E_INVALID, "%s: %s: data=%p, needs alignment to %zu bytes", call->op, field, tensor->data, bytes);
+        return rdi_fail(RD_E_INVALID, "%s: %s: data=%p, needs alignment to %zu bytes", call->op, field,
+                        tensor->data, bytes);
     return RD_OK;
 }
 
 // Rank 2, elements of a row adjacent. Rows that are written must not overlap.
-static rd_status check_matrix(const gemm_call *call, const char *field, const rd_tensor *tensor, const char *key,
-                              const char *dtypes, bool written) {
+static rd_status check_matrix(const gemm_call *call, const char *field, const rd_tensor *tensor,
+                              const char *key, const char *dtypes, bool written) {
     RDI_TRY(rdi_check_tensor(call->op, field, tensor, 2, RD_DTYPE_NONE));
     RDI_TRY(check_dtype(call, field, key, tensor->dtype, dtypes));
     RDI_TRY(check_place(call, field, tensor));
@@ -58,8 +62,8 @@ static rd_status check_matrix(const gemm_call *call, const char *field, const rd
     return RD_OK;
 }
 
-static rd_status check_scale(const gemm_call *call, const char *field, const rd_tensor *scale, const char *key,
-                             const char *dtypes, int64_t rows) {
+static rd_status check_scale(const gemm_call *call, const char *field, const rd_tensor *scale,
+                             const char *key, const char *dtypes, int64_t rows) {
     RDI_TRY(rdi_check_tensor(call->op, field, scale, 2, RD_DTYPE_NONE));
     RDI_TRY(check_dtype(call, field, key, scale->dtype, dtypes));
     RDI_TRY(check_place(call, field, scale));
@@ -75,7 +79,8 @@ static rd_status check_layout(const gemm_call *call) {
             call->out->layout = (rdi_weight_layout)i;
             return RD_OK;
         }
-    return rdi_fail(RD_E_INVALID, "%s: layout=%s, needs one of: row shuffle16 panel16", call->op, word ? word : "(not given)");
+    return rdi_fail(RD_E_INVALID, "%s: layout=%s, needs one of: row shuffle16 panel16", call->op,
+                    word ? word : "(not given)");
 }
 
 static rd_status check_weight(const gemm_call *call, const char *dtype) {
@@ -85,8 +90,12 @@ static rd_status check_weight(const gemm_call *call, const char *dtype) {
     RDI_TRY(check_matrix(call, "w", w, "w_dtype", dtype, false));
     int64_t rows = out->n, columns = out->k, panels = rdi_ceil_div(out->n, RDI_PANEL_ROWS);
     if (out->layout == RDI_LAYOUT_SHUFFLE16) {
-        if (out->n % 16) return rdi_fail(RD_E_INVALID, "%s: n=%lld, shuffle16 needs a multiple of 16", call->op, (long long)out->n);
-        if (out->k % 32) return rdi_fail(RD_E_INVALID, "%s: k=%lld, shuffle16 needs a multiple of 32", call->op, (long long)out->k);
+        if (out->n % 16)
+            return rdi_fail(RD_E_INVALID, "%s: n=%lld, shuffle16 needs a multiple of 16", call->op,
+                            (long long)out->n);
+        if (out->k % 32)
+            return rdi_fail(RD_E_INVALID, "%s: k=%lld, shuffle16 needs a multiple of 32", call->op,
+                            (long long)out->k);
         rows = panels;
         columns = 16 * out->k;
     } else if (out->layout == RDI_LAYOUT_PANEL16) {
@@ -97,8 +106,8 @@ static rd_status check_weight(const gemm_call *call, const char *dtype) {
     RDI_TRY(rdi_check_dim(call->op, "w", w, 1, columns));
     bool packed = out->layout != RDI_LAYOUT_ROW;
     if (rows > 1 && (packed ? w->stride[0] != columns : w->stride[0] < columns))
-        return rdi_fail(RD_E_INVALID, "%s: w: stride[0]=%lld, needs %s%lld", call->op, (long long)w->stride[0],
-                        packed ? "" : ">= ", (long long)columns);
+        return rdi_fail(RD_E_INVALID, "%s: w: stride[0]=%lld, needs %s%lld", call->op,
+                        (long long)w->stride[0], packed ? "" : ">= ", (long long)columns);
     out->w = w->data;
     out->w_stride = w->stride[0];
     out->w_dtype = w->dtype;
@@ -108,7 +117,8 @@ static rd_status check_weight(const gemm_call *call, const char *dtype) {
 static rd_status check_bias(const gemm_call *call) {
     const rd_tensor *bias = &call->in->bias;
     int64_t planned = rdi_plan_int(call->plan, "bias");
-    if (planned == 1 && !bias->data) return rdi_fail(RD_E_INVALID, "%s: bias: not given, the plan was made with one", call->op);
+    if (planned == 1 && !bias->data)
+        return rdi_fail(RD_E_INVALID, "%s: bias: not given, the plan was made with one", call->op);
     if (!bias->data) return RD_OK;
     RDI_TRY(rdi_check_tensor(call->op, "bias", bias, 1, RD_DTYPE_NONE));
     RDI_TRY(check_dtype(call, "bias", "bias_dtype", bias->dtype, "fp32 bf16"));
@@ -123,7 +133,8 @@ static rd_status check_bias(const gemm_call *call) {
 static rd_status check_scales(const gemm_call *call, bool quantised_a) {
     rdi_gemm_args *out = call->out;
     const rd_tensor *w_scale = &call->in->w_scale, *a_scale = &call->in->a_scale;
-    RDI_TRY(check_scale(call, "w_scale", w_scale, "w_scale_dtype", "fp32 e8m0", rdi_ceil_div(out->n, RDI_GEMM_BLOCK)));
+    RDI_TRY(check_scale(call, "w_scale", w_scale, "w_scale_dtype", "fp32 e8m0",
+                        rdi_ceil_div(out->n, RDI_GEMM_BLOCK)));
     out->w_scale = w_scale->data;
     out->w_scale_dtype = w_scale->dtype;
     out->w_scale_stride_n = w_scale->stride[0];
@@ -158,11 +169,13 @@ static rd_status check_call(const gemm_call *call) {
     return check_bias(call);
 }
 
-rd_status rd_gemm_run(const rd_plan *plan, const rd_gemm_args *args, void *ws, size_t *ws_bytes, rd_stream stream) {
+rd_status rd_gemm_run(const rd_plan *plan, const rd_gemm_args *args, void *ws, size_t *ws_bytes,
+                      rd_stream stream) {
     (void)stream;
     if (!plan || !args) return rdi_fail(RD_E_INVALID, "gemm: %s=NULL, needs a value", plan ? "args" : "plan");
     const char *op = rdi_plan_op(plan);
-    if (strncmp(op, "gemm_", 5)) return rdi_fail(RD_E_INVALID, "gemm: the plan answers op %s, needs a gemm op", op);
+    if (strncmp(op, "gemm_", 5))
+        return rdi_fail(RD_E_INVALID, "gemm: the plan answers op %s, needs a gemm op", op);
     rdi_gemm_args kernel_args;
     gemm_call call = {plan, op, args, &kernel_args};
     RDI_TRY(check_call(&call));

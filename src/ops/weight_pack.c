@@ -31,10 +31,12 @@ static rd_status check_source(const rd_tensor *w) {
     static const char *const op = "weight_pack";
     RDI_TRY(rdi_check_tensor(op, "w", w, 2, RD_DTYPE_NONE));
     if (w->dtype != RD_DTYPE_E4M3 && w->dtype != RD_DTYPE_BF16)
-        return rdi_fail(RD_E_INVALID, "%s: w: dtype=%s, needs one of: fp8_e4m3 bf16", op, rd_dtype_name(w->dtype));
+        return rdi_fail(RD_E_INVALID, "%s: w: dtype=%s, needs one of: fp8_e4m3 bf16", op,
+                        rd_dtype_name(w->dtype));
     for (int axis = 0; axis < 2; axis++)
         if (w->shape[axis] < 1)
-            return rdi_fail(RD_E_INVALID, "%s: w: shape[%d]=%lld, needs >= 1", op, axis, (long long)w->shape[axis]);
+            return rdi_fail(RD_E_INVALID, "%s: w: shape[%d]=%lld, needs >= 1", op, axis,
+                            (long long)w->shape[axis]);
     if (w->shape[1] > 1) RDI_TRY(rdi_check_stride(op, "w", w, 1, 1));
     if (w->shape[0] > 1 && w->stride[0] < w->shape[1])
         return rdi_fail(RD_E_INVALID, "%s: w: stride[0]=%lld, needs >= %lld", op, (long long)w->stride[0],
@@ -44,19 +46,27 @@ static rd_status check_source(const rd_tensor *w) {
 
 static rd_status check_shuffle(const rd_tensor *w) {
     if (w->dtype != RD_DTYPE_E4M3)
-        return rdi_fail(RD_E_INVALID, "weight_pack: w: dtype=%s, shuffle16 needs fp8_e4m3", rd_dtype_name(w->dtype));
+        return rdi_fail(RD_E_INVALID, "weight_pack: w: dtype=%s, shuffle16 needs fp8_e4m3",
+                        rd_dtype_name(w->dtype));
     if (w->shape[0] % 16)
-        return rdi_fail(RD_E_INVALID, "weight_pack: n=%lld, shuffle16 needs a multiple of 16", (long long)w->shape[0]);
+        return rdi_fail(RD_E_INVALID, "weight_pack: n=%lld, shuffle16 needs a multiple of 16",
+                        (long long)w->shape[0]);
     if (w->shape[1] % 32)
-        return rdi_fail(RD_E_INVALID, "weight_pack: k=%lld, shuffle16 needs a multiple of 32", (long long)w->shape[1]);
+        return rdi_fail(RD_E_INVALID, "weight_pack: k=%lld, shuffle16 needs a multiple of 32",
+                        (long long)w->shape[1]);
     return RD_OK;
 }
 
 rd_status rd_weight_pack(rd_ctx *ctx, const rd_tensor *w, const char *layout, rd_tensor *packed) {
     if (!w || !layout || !packed)
-        return rdi_fail(RD_E_INVALID, "weight_pack: %s=NULL, needs a value", !w ? "w" : !layout ? "layout" : "packed");
+        return rdi_fail(RD_E_INVALID, "weight_pack: %s=NULL, needs a value",
+                        !w        ? "w"
+                        : !layout ? "layout"
+                                  : "packed");
     RDI_TRY(check_source(w));
-    pack_job job = {.from = {.n = w->shape[0], .k = w->shape[1], .w = w->data, .w_stride = w->stride[0], .w_dtype = w->dtype}};
+    pack_job job = {
+        .from = {
+            .n = w->shape[0], .k = w->shape[1], .w = w->data, .w_stride = w->stride[0], .w_dtype = w->dtype}};
     job.shuffle = !strcmp(layout, "shuffle16");
     if (!job.shuffle && strcmp(layout, "panel16"))
         return rdi_fail(RD_E_INVALID, "weight_pack: layout=%s, needs one of: shuffle16 panel16", layout);

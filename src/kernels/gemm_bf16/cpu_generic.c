@@ -9,7 +9,9 @@
 #include "kernels/gemm_fp8block/cpu_common.inc"
 #include "kernels/gemm_fp8block/cpu_prefill.inc"
 
-void rdk_gemm_bf16_any_cpu_generic(const void *args, void *ws, rdi_par *par) { run_prefill(args, ws, par); }
+void rdk_gemm_bf16_any_cpu_generic(const void *args, void *ws, rdi_par *par) {
+    run_prefill(args, ws, par);
+}
 
 size_t rdi_gemm_bf16_generic_ws(const void *args, int32_t threads) {
     return a_wide_bytes(args) + (size_t)threads * prefill_scratch_bytes(args);

@@ -24,7 +24,8 @@ static void move_row(const rdi_gemm_args *args, int64_t n, int64_t k_begin, int6
 
 void rdi_weight_block(const rdi_gemm_args *args, int64_t panel, int64_t k_begin, int64_t k_count, void *dst) {
     int64_t elem_bytes = (int64_t)rd_dtype_bytes(args->w_dtype);
-    size_t bytes = (size_t)(rdi_round_up(k_count, rdi_panel_group_k(args->w_dtype)) * RDI_PANEL_ROWS * elem_bytes);
+    size_t bytes =
+        (size_t)(rdi_round_up(k_count, rdi_panel_group_k(args->w_dtype)) * RDI_PANEL_ROWS * elem_bytes);
     int64_t first = panel * RDI_PANEL_ROWS, last = rdi_min(first + RDI_PANEL_ROWS, args->n);
     if (args->layout == RDI_LAYOUT_PANEL16) {
         memcpy(dst, (const uint8_t *)args->w + rdi_weight_offset(args, first, k_begin) * elem_bytes, bytes);
@@ -42,11 +43,13 @@ void rdi_weight_pack_panel(const rdi_gemm_args *args, int64_t panel, void *dst) 
     uint8_t *codes = (uint8_t *)dst + RDI_PANEL_HEADER_BYTES;
     rdi_weight_block(args, panel, 0, args->k, codes);
     memset(dst, 0, RDI_PANEL_HEADER_BYTES);
-    *(uint8_t *)dst = rdi_codes_have_nan(codes, rdi_panel_elems(args->w_dtype, args->k) - RDI_PANEL_HEADER_BYTES);
+    *(uint8_t *)dst =
+        rdi_codes_have_nan(codes, rdi_panel_elems(args->w_dtype, args->k) - RDI_PANEL_HEADER_BYTES);
 }
 
 void rdi_weight_pack_shuffle16(const rdi_gemm_args *args, int64_t panel, void *dst) {
     uint8_t *out = dst;
     for (int64_t k = 0; k < args->k; k += 16)
-        for (int64_t r = 0; r < RDI_PANEL_ROWS; r++, out += 16) memcpy(out, row_at(args, panel * RDI_PANEL_ROWS + r, k), 16);
+        for (int64_t r = 0; r < RDI_PANEL_ROWS; r++, out += 16)
+            memcpy(out, row_at(args, panel * RDI_PANEL_ROWS + r, k), 16);
 }

@@ -25,9 +25,11 @@ static double block_dot(const rdi_gemm_args *args, int64_t m, int64_t n, int64_t
 static double element(const rdi_gemm_args *args, int64_t m, int64_t n) {
     double sum = 0;
     for (int64_t k = 0; k < args->k; k += RDI_GEMM_BLOCK) {
-        int64_t block = k / RDI_GEMM_BLOCK, w_at = n / RDI_GEMM_BLOCK * args->w_scale_stride_n + block * args->w_scale_stride_k;
+        int64_t block = k / RDI_GEMM_BLOCK,
+                w_at = n / RDI_GEMM_BLOCK * args->w_scale_stride_n + block * args->w_scale_stride_k;
         double scale = rdi_load_f32(args->w_scale, args->w_scale_dtype, w_at);
-        if (args->a_scale) scale *= args->a_scale[m * args->a_scale_stride_m + block * args->a_scale_stride_k];
+        if (args->a_scale)
+            scale *= args->a_scale[m * args->a_scale_stride_m + block * args->a_scale_stride_k];
         sum += scale * block_dot(args, m, n, k, rdi_min(k + RDI_GEMM_BLOCK, args->k));
     }
     return args->bias ? sum + rdi_load_f32(args->bias, args->bias_dtype, n) : sum;

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// radiance bench: the command, its table and its CSV. The benches themselves stand in bench_*.c.
+#include "bench.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+static const struct {
+    const char *op, *about;
+    rd_status (*run)(bench_run *run);
+} benches[] = {
+#define BENCH_OP(op_, about_, function_) {#op_, about_, function_},
+#include "bench.def"
+#undef BENCH_OP
+};
+
+bool bench_shape_value(const bench_options *options, const char *key, int64_t *value) {
+    size_t length = strlen(key);
+    for (const char *at = options->shape; at && *at; at += strcspn(at, ", "), at += strspn(at, ", "))
+        if (!strncasecmp(at, key, length) && at[length] == '=') {
+            *value = strtoll(at + length + 1, NULL, 10);
+            return true;
+        }
+    return false;
+}
+
+// Every part must read key=number, number >= 1: a misspelt shape must not time another one.
+static rd_status check_shape(const char *shape) {
+    for (const char *at = shape; at && *at; at += strcspn(at, ", "), at += strspn(at, ", ")) {
+        char *end;
+        size_t name = strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_");
+        if (!name || at[name] != '=' || strtoll(at + name + 1, &end, 10) < 1 || end == at + name + 1 ||
+            (*end && *end != ',' && *end != ' '))
+            return cli_error(RD_E_INVALID, "shape=%s, needs key=number pairs such as M=1,N=4096,K=4096",
+                             shape);
+    }
+    return RD_OK;
+}
+
+// By default the first row of each vector extension, which is the one that would run with that extension.
+static bool is_wanted(const bench_options *options, const rd_kernel_info *kernel, const rd_kernel_info **rows,
+                      int found) {
+    if (options->kernel) return !strcmp(kernel->name, options->kernel);
+    if (options->all) return !kernel->is_reference;
+    if (!kernel->isa || !*kernel->isa) return false;
+    for (int i = 0; i < found; i++)
+        if (!strcmp(rows[i]->isa, kernel->isa)) return false;
+    return true;
+}
+
+rd_status bench_rows(bench_run *run, const rd_param *params, int32_t count, const rd_kernel_info **rows,
+                     int most, int *found) {
+    rd_verdict verdicts[64];
+    int32_t total = CLI_COUNT(verdicts);
+    rd_status status = rd_kernel_explain(rd_ctx_device(run->ctx), run->op, params, count, verdicts, &total);
+    if (status != RD_OK) return cli_fail(status);
+    *found = 0;
+    for (int32_t i = 0; i < total && *found < most; i++) {
+        const rd_kernel_info *kernel = verdicts[i].kernel;
+        if (!verdicts[i].ok || strcmp(kernel->backend, run->device.backend) != 0) continue;
+        if (is_wanted(run->options, kernel, rows, *found)) rows[(*found)++] = kernel;
+    }
+    return RD_OK;
+}
+
+// ---- output ------------------------------------------------------------------------------------------------------------
+// Percent of the roofline: the least time that either ceiling allows over the time taken.
+static double roofline_percent(const bench_result *r) {
+    double read_us = r->read_gbs > 0 ? r->bytes / r->read_gbs / 1e3 : 0;
+    double fma_us = r->fma_gflops > 0 ? r->flops / r->fma_gflops / 1e3 : 0;
+    return 100 * (read_us > fma_us ? read_us : fma_us) / r->us_best;
+}
+
+static void write_csv(const bench_run *run, const bench_result *r) {
+    FILE *file = fopen(run->options->csv, "a");
+    if (!file) {
+        cli_error(RD_E_IO, "%s: %s", run->options->csv, strerror(errno));
+        return;
+    }
+    char date[32];
+    time_t now = time(NULL);
+    strftime(date, sizeof date, "%Y-%m-%d", localtime(&now));
+    if (ftell(file) == 0)
+        fprintf(
+            file,
+            "date,commit,device,threads,kernel,shape,state,us_min,us_median,gflops,gbs,read_gbs,fma_gflops,"
+            "roofline_pct,rival,rival_us,check\n");
+    fprintf(file, "%s,%s,%s,%d,%s,\"%s\",%s,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.1f,%s,%.2f,ok\n", date,
+            rd_build_id(), run->device.model, (int)run->threads, r->kernel, r->shape, r->state, r->us_best,
+            r->us_median, r->flops / r->us_best / 1e3, r->bytes / r->us_best / 1e3, r->read_gbs,
+            r->fma_gflops, roofline_percent(r), r->rival ? r->rival : "", r->rival_us);
+    fclose(file);
+}
+
+void bench_report(bench_run *run, const bench_result *r) {
+    double gbs = r->bytes / r->us_best / 1e3, gflops = r->flops / r->us_best / 1e3;
+    if (run->options->csv) write_csv(run, r);
+    if (run->list) {
+        cJSON *object = cJSON_CreateObject();
+        cli_json_text(object, "kernel", r->kernel);
+        cli_json_text(object, "shape", r->shape);
+        cli_json_text(object, "state", r->state);
+        cJSON_AddNumberToObject(object, "threads", run->threads);
+        const struct {
+            const char *name;
+            double value;
+        } numbers[] = {{"us_min", r->us_best},
+                       {"us_median", r->us_median},
+                       {"gbs", gbs},
+                       {"gflops", gflops},
+                       {"read_gbs", r->read_gbs},
+                       {"fma_gflops", r->fma_gflops},
+                       {"roofline_pct", roofline_percent(r)},
+                       {"rival_us", r->rival_us},
+                       {"check_error", r->error}};
+        for (int i = 0; i < CLI_COUNT(numbers); i++) cli_json_real(object, numbers[i].name, numbers[i].value);
+        cli_json_text(object, "rival", r->rival);
+        cJSON_AddItemToArray(run->list, object);
+        return;
+    }
+    printf("%-36s %-34s T=%d %10.1f us %7.1f GB/s %8.1f GF/s  %5.1f%% of %.1f GB/s, %.0f GF/s", r->kernel,
+           r->shape, (int)run->threads, r->us_best, gbs, gflops, roofline_percent(r), r->read_gbs,
+           r->fma_gflops);
+    if (r->rival) printf("  %s %.1f us, %.2fx", r->rival, r->rival_us, r->rival_us / r->us_best);
+    printf("\n");
+    fflush(stdout);
+}
+
+// ---- the command -------------------------------------------------------------------------------------------------------
+static rd_status run_with_threads(bench_run *run, rd_status (*bench)(bench_run *), int64_t threads) {
+    rd_status status = cli_open_ctx(run->options->device, threads, &run->ctx);
+    if (status != RD_OK) return status;
+    run->threads = rd_ctx_threads(run->ctx);
+    run->device = (rd_device_info){.struct_size = sizeof run->device};
+    status = rd_device_get_info(rd_ctx_device(run->ctx), &run->device);
+    if (status != RD_OK)
+        status = cli_fail(status);
+    else if (run->device.is_fixture)
+        status = cli_error(RD_E_NO_DEVICE, "device=%s is a fixture, needs a device that runs kernels",
+                           run->device.name);
+    else
+        status = bench(run);
+    rd_ctx_free(run->ctx);
+    return status;
+}
+
+static rd_status list_benches(bool json) {
+    cJSON *list = json ? cJSON_CreateArray() : NULL;
+    for (int i = 0; i < CLI_COUNT(benches); i++) {
+        if (!json) {
+            printf("%-20s %s\n", benches[i].op, benches[i].about);
+            continue;
+        }
+        cJSON *object = cJSON_CreateObject();
+        cli_json_text(object, "op", benches[i].op);
+        cli_json_text(object, "about", benches[i].about);
+        cJSON_AddItemToArray(list, object);
+    }
+    return json ? cli_print_json(list) : RD_OK;
+}
+
+static rd_status bench_op(const bench_options *options, const char *op) {
+    bench_rival rival = {0};
+    bench_run run = {.options = options, .op = op, .list = options->json ? cJSON_CreateArray() : NULL};
+    rd_status status = check_shape(options->shape);
+    rd_status (*bench)(bench_run *) = NULL;
+    for (int i = 0; i < CLI_COUNT(benches); i++)
+        if (!strcmp(benches[i].op, op)) bench = benches[i].run;
+    if (!bench) status = cli_error(RD_E_INVALID, "op=%s has no bench, `radiance bench` lists them", op);
+    if (status == RD_OK && options->rival) {
+        status = bench_rival_load(options->rival, &rival);
+        run.rival = &rival;
+    }
+    if (status == RD_OK) status = run_with_threads(&run, bench, options->threads ? options->threads : 1);
+    if (status == RD_OK && !options->threads && run.device.performance_cores > 1)
+        status = run_with_threads(&run, bench, run.device.performance_cores);
+    if (status == RD_OK && options->json) return cli_print_json(run.list);
+    cJSON_Delete(run.list);
+    return status;
+}
+
+rd_status cli_run_bench(int argc, char **argv) {
+    bench_options o = {.seconds = 0.5};
+    const cli_option options[] = {
+        CLI_OPTION_DEVICE(&o.device),
+        CLI_OPTION_THREADS(&o.threads),
+        {"--shape", CLI_TEXT, &o.shape, "M=..,N=..,K=..", "one shape instead of the usual ones", 0, 0},
+        {"--layout", CLI_TEXT, &o.layout, "NAME", "weight layout: row, shuffle16, panel16 (default)", 0, 0},
+        {"--kernel", CLI_TEXT, &o.kernel, "NAME", "one kernel row", 0, 0},
+        {"--all", CLI_FLAG, &o.all, NULL, "every row that takes the shape, plain C too", 0, 0},
+        {"--rival", CLI_TEXT, &o.rival, "NAME", "onednn, or the path of a driver: see bench/rivals", 0, 0},
+        {"--csv", CLI_TEXT, &o.csv, "FILE", "append the figures to FILE", 0, 0},
+        {"--seconds", CLI_REAL, &o.seconds, "S", "time for each kernel and shape", 0, 0},
+        CLI_OPTION_JSON(&o.json),
+    };
+    cli_args args;
+    rd_status status = cli_parse(
+        "bench [OP] [options]",
+        "Times kernel rows on operands beyond the caches, after checking them against their reference.\n"
+        "Ceilings are measured between the samples of the same run. Without OP: lists the benches.",
+        options, CLI_COUNT(options), 0, 1, argc, argv, &args);
+    if (status != RD_OK || args.done) return status;
+    if (args.count == 0) return list_benches(o.json);
+    if (!(o.seconds > 0 && o.seconds <= 60))
+        return cli_error(RD_E_INVALID, "seconds=%g, needs 0 < seconds <= 60", o.seconds);
+    return bench_op(&o, args.items[0]);
+}

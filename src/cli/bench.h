@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the benches of `radiance bench` share. An op's bench is one line of bench.def: BENCH_OP(op, "what it times", function)
+// with `rd_status function(bench_run *run)`, which verifies, times and calls bench_report for each kernel and shape.
+#ifndef CLI_BENCH_H
+#define CLI_BENCH_H
+
+#include "cli.h"
+
+typedef struct bench_options {
+    const char *device, *shape, *layout, *kernel, *rival, *csv; // NULL = not given
+    int64_t threads;                                            // 0 = one, then all
+    double seconds;                                             // per kernel and shape
+    bool all, json;                                             // all: every row but the reference
+} bench_options;
+
+typedef struct bench_run {
+    const bench_options *options;
+    const char *op;
+    rd_ctx *ctx; // of `threads`
+    int32_t threads;
+    rd_device_info device;
+    cJSON *list; // --json
+    struct bench_rival *rival;
+} bench_run;
+
+typedef struct bench_result {
+    const char *kernel, *shape;              // "m=1,n=4096,k=4096,layout=panel16"
+    const char *state;                       // "cold": operands beyond the caches; "hot": in them
+    double us_best, us_median, bytes, flops; // bytes and flops of one call
+    double read_gbs, fma_gflops;             // ceilings of the same run; 0 = unknown
+    const char *rival;                       // NULL = none
+    double rival_us;
+    double error; // of the check before timing, as a share of its limit
+} bench_result;
+void bench_report(bench_run *run, const bench_result *result);
+
+#define BENCH_OP(op_, about_, function_) rd_status function_(bench_run *run);
+#include "bench.def"
+#undef BENCH_OP
+
+// "M=1,N=4096,K=4096" or "m=1 n=..": false when the shape does not give the key (or no shape is given).
+bool bench_shape_value(const bench_options *options, const char *key, int64_t *value);
+
+// ---- time and ceilings (bench_ceiling.c) ---------------------------------------------------------------------------
+double bench_now(void); // seconds
+// Reads `bytes` once with `threads` threads, four sequential runs a thread: GB/s.
+double bench_read_gbs(int32_t threads, const void *data, int64_t bytes);
+// Independent f32 multiply-adds on registers with the vectors of `isa` ("avx2", "avx512"): GFLOP/s, 0 where unknown.
+double bench_fma_gflops(int32_t threads, const char *isa);
+
+typedef struct bench_samples {
+    double us[4096];
+    int count;
+} bench_samples;
+void bench_sample(bench_samples *samples, double seconds);
+double bench_best(const bench_samples *samples);
+double bench_median(bench_samples *samples); // sorts
+
+// Rows of the run's op that take the question, fastest first, as the options ask: at most `most`.
+rd_status bench_rows(bench_run *run, const rd_param *params, int32_t count, const rd_kernel_info **rows,
+                     int most, int *found);
+
+// ---- rivals (bench_rival.c): a shared object built outside the tree, see bench/rivals/README.md ----------------------
+typedef struct bench_rival {
+    void *handle;
+    const char *(*version)(void);
+    int (*gemm_open)(int64_t m, int64_t n, int64_t k, int copies, int threads);
+    int (*gemm_run)(int copy);
+    void (*gemm_close)(void);
+} bench_rival;
+rd_status bench_rival_load(const char *name, bench_rival *rival);
+
+#endif // CLI_BENCH_H

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two ceilings that kernels are measured against, timed by the workers themselves: from the first that starts to the last
+// that ends, so that a main thread waiting for a core does not count.
+#include "bench.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+double bench_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+void bench_sample(bench_samples *samples, double seconds) {
+    if (samples->count < CLI_COUNT(samples->us)) samples->us[samples->count++] = seconds * 1e6;
+}
+double bench_best(const bench_samples *samples) {
+    double best = samples->us[0];
+    for (int i = 1; i < samples->count; i++) best = samples->us[i] < best ? samples->us[i] : best;
+    return best;
+}
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+double bench_median(bench_samples *samples) {
+    qsort(samples->us, (size_t)samples->count, sizeof samples->us[0], by_value);
+    return samples->us[samples->count / 2];
+}
+
+enum { MOST_THREADS = 256, RUNS = 4, LINE_BYTES = 64 };
+typedef struct worker {
+    pthread_barrier_t *start;
+    void (*body)(struct worker *worker);
+    const uint8_t *data;
+    int64_t bytes;
+    const char *isa;
+    double begin, end;
+    uint64_t sum; // what was read, so that the compiler keeps the reads
+} worker;
+
+static void *worker_main(void *arg) {
+    worker *w = arg;
+    pthread_barrier_wait(w->start);
+    w->begin = bench_now();
+    w->body(w);
+    w->end = bench_now();
+    return NULL;
+}
+
+// Seconds from the first start to the last end; 0 when no thread could be made.
+static double run_workers(worker *workers, int32_t count) {
+    pthread_t threads[MOST_THREADS];
+    pthread_barrier_t start;
+    pthread_barrier_init(&start, NULL, (unsigned)count);
+    for (int32_t i = 0; i < count; i++) {
+        workers[i].start = &start;
+        if (i && pthread_create(&threads[i], NULL, worker_main, &workers[i])) {
+            fprintf(stderr, "radiance: no thread for the ceilings\n");
+            exit(RD_E_NOMEM); // those already made wait at the barrier for ever
+        }
+    }
+    worker_main(&workers[0]);
+    double begin = workers[0].begin, end = workers[0].end;
+    for (int32_t i = 1; i < count; i++) {
+        pthread_join(threads[i], NULL);
+        if (workers[i].begin < begin) begin = workers[i].begin;
+        if (workers[i].end > end) end = workers[i].end;
+    }
+    pthread_barrier_destroy(&start);
+    return end - begin;
+}
+
+typedef uint64_t line_words __attribute__((vector_size(LINE_BYTES), aligned(1)));
+// Plain sequential runs and the hardware's own prefetch: nothing faster was found on this project's machines.
+#define DEFINE_READ_BODY(name_, attribute_)                                                                  \
+    attribute_ static void name_(worker *w) {                                                                \
+        line_words sums[RUNS] = {{0}};                                                                       \
+        int64_t run_bytes = w->bytes / RUNS / LINE_BYTES * LINE_BYTES;                                       \
+        for (int64_t at = 0; at < run_bytes; at += LINE_BYTES)                                               \
+            for (int r = 0; r < RUNS; r++)                                                                   \
+                sums[r] ^= *(const line_words *)(const void *)(w->data + r * run_bytes + at);                \
+        for (int r = 0; r < RUNS; r++)                                                                       \
+            for (int i = 0; i < LINE_BYTES / 8; i++) w->sum += sums[r][i];                                   \
+    }
+DEFINE_READ_BODY(read_plain, )
+#if defined(__x86_64__)
+DEFINE_READ_BODY(read_avx2, __attribute__((target("avx2"))))
+DEFINE_READ_BODY(read_avx512, __attribute__((target("avx512f"))))
+static void read_body(worker *w) {
+    if (__builtin_cpu_supports("avx512f"))
+        read_avx512(w);
+    else if (__builtin_cpu_supports("avx2"))
+        read_avx2(w);
+    else
+        read_plain(w);
+}
+#else
+static void read_body(worker *w) {
+    read_plain(w);
+}
+#endif
+
+double bench_read_gbs(int32_t threads, const void *data, int64_t bytes) {
+    worker workers[MOST_THREADS];
+    if (threads > MOST_THREADS) threads = MOST_THREADS;
+    int64_t share = bytes / threads / 4096 * 4096;
+    for (int32_t i = 0; i < threads; i++)
+        workers[i] = (worker){.body = read_body, .data = (const uint8_t *)data + i * share, .bytes = share};
+    return (double)(share / RUNS / LINE_BYTES * LINE_BYTES * RUNS * threads) / run_workers(workers, threads) /
+           1e9;
+}
+
+#if defined(__x86_64__)
+// Twelve chains cover latency times pipes of every x86 core sold so far (at most 5 cycles x 2 pipes). One asm statement, so
+// that the chains stay in registers whatever the compiler thinks of the loop.
+enum { FMA_ROUNDS = 100000, FMA_CHAINS = 12 };
+typedef float f32x8 __attribute__((vector_size(32)));
+typedef float f32x16 __attribute__((vector_size(64)));
+#define FMA_STEP(n_) "vfmadd213ps %13, %12, %" #n_ "\n\t"
+#define DEFINE_FMA_BODY(name_, target_, type_, in_out_, in_)                                                 \
+    __attribute__((target(target_))) static void name_(worker *w) {                                          \
+        type_ x = (type_){0} + 0.999f, y = (type_){0} + 1e-3f;                                               \
+        type_ a = x, b = x, c = x, d = x, e = x, f = x, g = x, h = x, i = x, j = x, k = x, l = x;            \
+        for (int round = 0; round < FMA_ROUNDS; round++)                                                     \
+            __asm__ volatile(FMA_STEP(0) FMA_STEP(1) FMA_STEP(2) FMA_STEP(3) FMA_STEP(4) FMA_STEP(5)         \
+                                 FMA_STEP(6) FMA_STEP(7) FMA_STEP(8) FMA_STEP(9) FMA_STEP(10) FMA_STEP(11)   \
+                             : in_out_(a), in_out_(b), in_out_(c), in_out_(d), in_out_(e), in_out_(f),       \
+                               in_out_(g), in_out_(h), in_out_(i), in_out_(j), in_out_(k), in_out_(l)        \
+                             : in_(x), in_(y));                                                              \
+        type_ sum = a + b + c + d + e + f + g + h + i + j + k + l;                                           \
+        w->sum += (uint64_t)sum[0];                                                                          \
+    }
+DEFINE_FMA_BODY(fma_avx2, "avx2,fma", f32x8, "+x", "x")
+DEFINE_FMA_BODY(fma_avx512, "avx512f", f32x16, "+v", "v")
+
+double bench_fma_gflops(int32_t threads, const char *isa) {
+    worker workers[MOST_THREADS];
+    bool wide = isa && strstr(isa, "avx512") && __builtin_cpu_supports("avx512f");
+    if (!isa || !strstr(isa, "avx") || !__builtin_cpu_supports("fma")) return 0;
+    if (threads > MOST_THREADS) threads = MOST_THREADS;
+    for (int32_t i = 0; i < threads; i++) workers[i] = (worker){.body = wide ? fma_avx512 : fma_avx2};
+    double flops = 2.0 * FMA_ROUNDS * FMA_CHAINS * (wide ? 16 : 8) * threads;
+    return flops / run_workers(workers, threads) / 1e9;
+}
+#else
+double bench_fma_gflops(int32_t threads, const char *isa) {
+    (void)threads;
+    (void)isa;
+    return 0; // no ceiling of this architecture is written yet; the column stays empty
+}
+#endif
+
+rd_status bench_ceilings(bench_run *run) {
+    int64_t bytes = 4 * run->device.l3_bytes > (128 << 20) ? 4 * run->device.l3_bytes : 128 << 20;
+    void *data = aligned_alloc(4096, (size_t)bytes);
+    if (!data) return cli_error(RD_E_NOMEM, "no memory for %lld bytes", (long long)bytes);
+    memset(data, 1, (size_t)bytes);
+    double read = 0, fma2 = 0, fma512 = 0;
+    bool wide = strstr(run->device.isa, "avx512") != NULL;
+    for (double end = bench_now() + run->options->seconds; bench_now() < end;) {
+        double a = bench_read_gbs(run->threads, data, bytes), b = bench_fma_gflops(run->threads, "avx2");
+        double c = wide ? bench_fma_gflops(run->threads, "avx512") : 0;
+        read = a > read ? a : read;
+        fma2 = b > fma2 ? b : fma2;
+        fma512 = c > fma512 ? c : fma512;
+    }
+    free(data);
+    if (run->list) {
+        cJSON *object = cJSON_CreateObject();
+        cJSON_AddNumberToObject(object, "threads", run->threads);
+        cJSON_AddNumberToObject(object, "read_gbs", read);
+        cJSON_AddNumberToObject(object, "fma_avx2_gflops", fma2);
+        cJSON_AddNumberToObject(object, "fma_avx512_gflops", fma512);
+        cJSON_AddItemToArray(run->list, object);
+    } else {
+        printf("T=%d  read %.1f GB/s  f32 multiply-add avx2 %.1f GF/s, avx512 %.1f GF/s\n", (int)run->threads,
+               read, fma2, fma512);
+    }
+    return RD_OK;
+}
