@@ -89,7 +89,7 @@ static void write_csv(const bench_run *run, const bench_result *r) {
             file,
             "date,commit,device,threads,kernel,shape,state,us_min,us_median,gflops,gbs,read_gbs,fma_gflops,"
             "roofline_pct,rival,rival_us,check\n");
-    fprintf(file, "%s,%s,%s,%d,%s,\"%s\",%s,%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.1f,%s,%.2f,ok\n", date,
+    fprintf(file, "%s,%s,%s,%d,%s,\"%s\",\"%s\",%.2f,%.2f,%.2f,%.2f,%.2f,%.2f,%.1f,%s,%.2f,ok\n", date,
             rd_build_id(), run->device.model, (int)run->threads, r->kernel, r->shape, r->state, r->us_best,
             r->us_median, r->flops / r->us_best / 1e3, r->bytes / r->us_best / 1e3, r->read_gbs,
             r->fma_gflops, roofline_percent(r), r->rival ? r->rival : "", r->rival_us);
@@ -194,6 +194,8 @@ rd_status cli_run_bench(int argc, char **argv) {
         {"--all", CLI_FLAG, &o.all, NULL, "every row that takes the shape, plain C too", 0, 0},
         {"--rival", CLI_TEXT, &o.rival, "NAME", "onednn, or the path of a driver: see bench/rivals", 0, 0},
         {"--csv", CLI_TEXT, &o.csv, "FILE", "append the figures to FILE", 0, 0},
+        {"--cpu-time", CLI_FLAG, &o.cpu_time, NULL,
+         "CPU time in place of wall time, on a busy machine; one thread", 0, 0},
         {"--seconds", CLI_REAL, &o.seconds, "S", "time for each kernel and shape", 0, 0},
         CLI_OPTION_JSON(&o.json),
     };
@@ -207,5 +209,7 @@ rd_status cli_run_bench(int argc, char **argv) {
     if (args.count == 0) return list_benches(o.json);
     if (!(o.seconds > 0 && o.seconds <= 60))
         return cli_error(RD_E_INVALID, "seconds=%g, needs 0 < seconds <= 60", o.seconds);
+    if (o.cpu_time && o.threads != 1) return cli_error(RD_E_INVALID, "cpu-time needs threads=1");
+    bench_use_cpu_time(o.cpu_time);
     return bench_op(&o, args.items[0]);
 }

@@ -10,7 +10,7 @@ typedef struct bench_options {
     const char *device, *shape, *layout, *kernel, *rival, *csv; // NULL = not given
     int64_t threads;                                            // 0 = one, then all
     double seconds;                                             // per kernel and shape
-    bool all, json;                                             // all: every row but the reference
+    bool all, json, cpu_time;                                   // all: every row but the reference
 } bench_options;
 
 typedef struct bench_run {
@@ -42,7 +42,9 @@ void bench_report(bench_run *run, const bench_result *result);
 bool bench_shape_value(const bench_options *options, const char *key, int64_t *value);
 
 // ---- time and ceilings (bench_ceiling.c) ---------------------------------------------------------------------------
-double bench_now(void); // seconds
+double bench_wall(void); // seconds
+double bench_now(void);  // the same, or CPU seconds of this process after bench_use_cpu_time(true)
+void bench_use_cpu_time(bool on);
 // Reads `bytes` once with `threads` threads, four sequential runs a thread: GB/s.
 double bench_read_gbs(int32_t threads, const void *data, int64_t bytes);
 // Independent f32 multiply-adds on registers with the vectors of `isa` ("avx2", "avx512"): GFLOP/s, 0 where unknown.

@@ -10,10 +10,21 @@
 #include <string.h>
 #include <time.h>
 
-double bench_now(void) {
+static clockid_t bench_clock = CLOCK_MONOTONIC;
+void bench_use_cpu_time(bool on) {
+    bench_clock = on ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
+}
+
+static double seconds_of(clockid_t clock) {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+double bench_wall(void) {
+    return seconds_of(CLOCK_MONOTONIC);
+}
+double bench_now(void) {
+    return seconds_of(bench_clock);
 }
 
 void bench_sample(bench_samples *samples, double seconds) {
@@ -163,7 +174,7 @@ rd_status bench_ceilings(bench_run *run) {
     memset(data, 1, (size_t)bytes);
     double read = 0, fma2 = 0, fma512 = 0;
     bool wide = strstr(run->device.isa, "avx512") != NULL;
-    for (double end = bench_now() + run->options->seconds; bench_now() < end;) {
+    for (double end = bench_wall() + run->options->seconds; bench_wall() < end;) {
         double a = bench_read_gbs(run->threads, data, bytes), b = bench_fma_gflops(run->threads, "avx2");
         double c = wide ? bench_fma_gflops(run->threads, "avx512") : 0;
         read = a > read ? a : read;
