@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: threads
 // The ground floor: error text, counted allocation, arena, environment, fork-join.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE // setenv

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: threads
 // Plans over a table of known rows; two threads on one context; every allocation failing once.
 #include <setjmp.h>
 #include <stdarg.h>
