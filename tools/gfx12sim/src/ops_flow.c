@@ -191,7 +191,7 @@ static gs_stop hwreg_read(gs_wave *w, const gs_op *op, u32 id, u32 *value) {
     }
 }
 static gs_stop getreg(gs_wave *w, const gs_op *op) {
-    u32 imm = (u32)op->offset & 0xffff, value;
+    u32 imm = (u32)op->offset & 0xffff, value = 0;
     if (hwreg_read(w, op, imm & 63, &value)) return GS_STOP_FAULT;
     u32 width = (imm >> 11) + 1;
     value >>= imm >> 6 & 31;
