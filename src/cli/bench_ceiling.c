@@ -69,9 +69,10 @@ static double run_workers(worker *workers, int32_t count) {
     pthread_t threads[MOST_THREADS];
     pthread_barrier_t start;
     pthread_barrier_init(&start, NULL, (unsigned)count);
-    for (int32_t i = 0; i < count; i++) {
+    workers[0].start = &start;
+    for (int32_t i = 1; i < count; i++) {
         workers[i].start = &start;
-        if (i && pthread_create(&threads[i], NULL, worker_main, &workers[i])) {
+        if (pthread_create(&threads[i], NULL, worker_main, &workers[i])) {
             fprintf(stderr, "radiance: no thread for the ceilings\n");
             exit(RD_E_NOMEM); // those already made wait at the barrier for ever
         }
@@ -85,6 +86,10 @@ static double run_workers(worker *workers, int32_t count) {
     }
     pthread_barrier_destroy(&start);
     return end - begin;
+}
+
+static int32_t clamp_threads(int32_t threads) {
+    return threads < 1 ? 1 : threads > MOST_THREADS ? MOST_THREADS : threads;
 }
 
 typedef uint64_t line_words __attribute__((vector_size(LINE_BYTES), aligned(1)));
@@ -119,12 +124,13 @@ static void read_body(worker *w) {
 
 double bench_read_gbs(int32_t threads, const void *data, int64_t bytes) {
     worker workers[MOST_THREADS];
-    if (threads > MOST_THREADS) threads = MOST_THREADS;
+    threads = clamp_threads(threads);
     int64_t share = bytes / threads / 4096 * 4096;
     for (int32_t i = 0; i < threads; i++)
         workers[i] = (worker){.body = read_body, .data = (const uint8_t *)data + i * share, .bytes = share};
-    return (double)(share / RUNS / LINE_BYTES * LINE_BYTES * RUNS * threads) / run_workers(workers, threads) /
-           1e9;
+    const int64_t read =
+        share / RUNS / LINE_BYTES * LINE_BYTES * RUNS * threads; // whole lines, as the workers do
+    return (double)read / run_workers(workers, threads) / 1e9;
 }
 
 #if defined(__x86_64__)
@@ -154,7 +160,7 @@ double bench_fma_gflops(int32_t threads, const char *isa) {
     worker workers[MOST_THREADS];
     bool wide = isa && strstr(isa, "avx512") && __builtin_cpu_supports("avx512f");
     if (!isa || !strstr(isa, "avx") || !__builtin_cpu_supports("fma")) return 0;
-    if (threads > MOST_THREADS) threads = MOST_THREADS;
+    threads = clamp_threads(threads);
     for (int32_t i = 0; i < threads; i++) workers[i] = (worker){.body = wide ? fma_avx512 : fma_avx2};
     double flops = 2.0 * FMA_ROUNDS * FMA_CHAINS * (wide ? 16 : 8) * threads;
     return flops / run_workers(workers, threads) / 1e9;

@@ -56,7 +56,7 @@ static rd_status bind_projection(rd_engine *engine, rdi_slab *slab, const rdi_we
         out->part[out->count - 1].n += weight[i]->rows;
         out->n += weight[i]->rows;
     }
-    for (int32_t i = 0; i < out->count; i++)
+    for (int32_t i = 0; i < (fuse ? 1 : count); i++)
         RDI_TRY(bind_linear(engine, slab, is_fp8(weight[i]), out->fp8_input, &out->part[i]));
     return RD_OK;
 }

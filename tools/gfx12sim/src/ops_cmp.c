@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Vector compares: one mask bit a lane. v_cmp writes the mask to an SGPR, v_cmpx to EXEC. The tables are made
 // from one list of relations per number format.
+// Tables and formulas stand one a line: wrapped they cannot be compared by eye.
+// clang-format off
 #include "isa.h"
 
 static inline u32 collect(const u32 *d) { // lanes of 0 or ~0 to bits

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Control: branches, calls, barriers, wait counters, mode registers, messages, hints.
+// Tables and formulas stand one a line: wrapped they cannot be compared by eye.
+// clang-format off
 #include <immintrin.h>
 #include "group.h"
 #include "module.h"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scalar ALU: integers with SCC, 64-bit forms, EXEC save forms, scalar floats, compares. Compiled once; these
 // handlers work on one value. Semantics: RDNA4 ISA guide, chapters SOP1, SOP2, SOPK, SOPC.
+// Tables and formulas stand one a line: wrapped they cannot be compared by eye.
+// clang-format off
 #include <math.h>
 #include "simd.h"
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scalar floats of the scalar ALU: IEEE-754 in the host's rounding mode, which follows MODE. 16-bit results
 // clear the upper half of the destination.
+// Tables and formulas stand one a line: wrapped they cannot be compared by eye.
+// clang-format off
 #include <math.h>
 #include "simd.h"
 

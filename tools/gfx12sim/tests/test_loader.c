@@ -15,7 +15,8 @@ static uint64_t draw(uint64_t below) {
 }
 
 static uint8_t *sound_object(size_t *bytes) {
-    const kernel_text kernels[] = {{"first", "v_mov_b32 v1, 0\ns_endpgm", 16, 64, 0, 32}, {"second", "s_endpgm", 8, 0, 16, 64}};
+    const kernel_text kernels[] = {{"first", "v_mov_b32 v1, 0\ns_endpgm", 16, 64, 0, 32},
+                                   {"second", "s_endpgm", 8, 0, 16, 64}};
     return assemble_kernels(kernels, 2, bytes);
 }
 
@@ -48,12 +49,17 @@ static void test_loader_truncated(void **state) {
 }
 
 static void mutate(uint8_t *image, size_t bytes) {
-    static const uint64_t words[] = {0, 1, 7, 0x7fffffff, 0x80000000, 0xffffffff, 0x7fffffffffffffff, 0xffffffffffffffff};
+    static const uint64_t words[] = {
+        0, 1, 7, 0x7fffffff, 0x80000000, 0xffffffff, 0x7fffffffffffffff, 0xffffffffffffffff};
     for (uint64_t n = 1 + draw(4); n > 0; n--) {
         size_t at = draw(draw(2) ? bytes : bytes < 1024 ? bytes : 1024); // headers and notes stand first
         switch (draw(3)) {
-        case 0: image[at] = (uint8_t)draw(256); break;
-        case 1: image[at] ^= (uint8_t)(1u << draw(8)); break;
+        case 0:
+            image[at] = (uint8_t)draw(256);
+            break;
+        case 1:
+            image[at] ^= (uint8_t)(1u << draw(8));
+            break;
         default: {
             uint64_t word = words[draw(sizeof words / sizeof *words)];
             size_t width = draw(2) ? 4 : 8;
@@ -83,6 +89,7 @@ static void test_loader_mutated(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_loader_truncated), cmocka_unit_test(test_loader_mutated)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_loader_truncated),
+                                       cmocka_unit_test(test_loader_mutated)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

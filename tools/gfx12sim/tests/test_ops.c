@@ -2,6 +2,8 @@
 // Runs every case of the .def files: an instruction and its scalar formula. Inputs cover IEEE edge values, halves,
 // integers and random bits, under full and random EXEC masks (inactive lanes must keep their old value), on both
 // vector instruction sets. The seed is printed.
+// Tables and formulas stand one a line: wrapped they cannot be compared by eye.
+// clang-format off
 #include "snippet.h"
 #include <math.h>
 #include <stdlib.h>
