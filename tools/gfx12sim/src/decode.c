@@ -91,6 +91,13 @@ static u32 hash_bytes(const u8 *code, u64 bytes) {
     return (u32)(h >> 50);
 }
 
+// LLVM 22.1.8 crashes on the barrier instructions of SOP1 (opcodes 0x4e to 0x53) with a literal operand, which no
+// assembler produces. Found by 30 million random encodings.
+static bool disassembler_crashes(u32 word) {
+    u32 opcode = word >> 8 & 0xff;
+    return word >> 23 == 0x17d && (word & 0xff) == 0xff && opcode >= 0x4e && opcode <= 0x53;
+}
+
 typedef struct decoder {
     gs_module *m;
     LLVMDisasmContextRef llvm;
@@ -118,8 +125,13 @@ static u64 decode_one(decoder *d, const u8 *code, u64 left, u64 va, bool *no_mem
             return op->bytes;
         }
     }
-    u64 bytes = LLVMDisasmInstruction(d->llvm, (u8 *)(uintptr_t)code, left, va, text, sizeof text);
     memcpy(&op->raw, code, left < 4 ? left : 4);
+    u8 window[32] = {
+        0}; // LLVM also crashes where the end of the code cuts a literal off: give it zeros instead
+    memcpy(window, code, left < sizeof window ? left : sizeof window);
+    u64 bytes = disassembler_crashes(op->raw)
+                    ? 0
+                    : LLVMDisasmInstruction(d->llvm, window, sizeof window, va, text, sizeof text);
     if (!bytes || bytes > left || bytes > 32) {
         op->bytes = (u8)(left < 4 ? left : 4);
         op->text = ".long (not an instruction)";

@@ -8,7 +8,14 @@
 #include "mem.h"
 #include "module.h"
 
-enum { MAX_THREADS = 256, MAX_RESIDENT = 64, GROUP_TURN = 1 << 22, DISPATCH_PACKET_BYTES = 64 };
+enum {
+    MAX_THREADS = 256,
+    MAX_RESIDENT = 64,
+    GROUP_TURN = 1 << 22,
+    DISPATCH_PACKET_BYTES = 64,
+    MAX_KERNARG_BYTES = 1 << 20,
+    MAX_SCRATCH_BYTES = 1 << 20
+};
 
 void gs_launch_init(gs_launch *launch, const gs_kernel *kernel) {
     *launch = (gs_launch){.kernel = kernel, .grid = {1, 1, 1}, .block = {32, 1, 1}, .checks = GS_CHECKS_ALL};
@@ -43,6 +50,10 @@ static gs_status check_geometry(const gs_launch *l, const gs_kernel_info *k, gs_
             return gs_error_set(error, GS_E_INVALID, "%s: %llu work-groups, at most 2^28", k->name,
                                 (unsigned long long)groups);
     }
+    if (k->kernarg_bytes > MAX_KERNARG_BYTES || k->scratch_bytes > MAX_SCRATCH_BYTES)
+        return gs_error_set(error, GS_E_INVALID,
+                            "%s: %u kernarg bytes and %u scratch bytes a lane, at most %u and %u", k->name,
+                            k->kernarg_bytes, k->scratch_bytes, MAX_KERNARG_BYTES, MAX_SCRATCH_BYTES);
     u32 limit = k->max_block_items ? k->max_block_items : 1024;
     if (items > limit || items > 1024)
         return gs_error_set(error, GS_E_INVALID, "%s: %llu work-items a group, the kernel takes at most %u",

@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include "mem.h"
 
-enum { DEVICE_ALIGN_BYTES = 256 };
+enum { DEVICE_ALIGN_BYTES = 256, HUGE_PAGE_BYTES = 2 << 20 };
 
 struct gs_block { // one per allocation; address stable while snapshots refer to it
     void *owned;  // null: the caller's bytes
@@ -160,6 +160,8 @@ static bool shadow_ensure(gs_range *range) {
         void *p =
             mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (p == MAP_FAILED) return false;
+        if (bytes >= HUGE_PAGE_BYTES)
+            madvise(p, bytes, MADV_HUGEPAGE); // strided kernels touch a page per lane
         block->shadow = p;
         block->shadow_bytes = bytes;
     }

@@ -208,7 +208,9 @@ static gs_stop float_wmma(gs_wave *w, const gs_op *op) {
     float acc[N][N] __attribute__((aligned(64)));
     u32 flipped[2][8 * GS_LANES];
     u32 ra = op->src[0].dwords, rb = op->src[1].dwords, csr = _mm_getcsr();
-    _mm_setcsr(0x1f80);
+    bool other_mode =
+        (csr & ~0x3fu) != 0x1f80; // writing the control register stalls the host: only when it differs
+    if (other_mode) _mm_setcsr(0x1f80);
     load_tile(a, negate(op, 0, gs_vgpr(w, op->src[0].reg), ra, flipped[0]), ra, false, fa);
     load_tile(b, negate(op, 1, gs_vgpr(w, op->src[1].reg), rb, flipped[1]), rb, sparse, fb);
     if (sparse) { // D is C as well
@@ -222,7 +224,7 @@ static gs_stop float_wmma(gs_wave *w, const gs_op *op) {
         multiply(acc, a, b);
     }
     store_result(gs_vgpr(w, op->dst.reg), acc, out);
-    _mm_setcsr(csr);
+    if (other_mode) _mm_setcsr(csr);
     return GS_RUN;
 }
 
