@@ -36,7 +36,7 @@ test-asan test-tsan: test-%: ## ctest under ASan+UBSan, or the threaded tests un
 	@tools/bootstrap.sh build test
 	@tools/run_tests.sh $(JOBS) $*
 
-test-fuzz: ## every fuzz target for 20 s from its kept corpus
+test-fuzz: ## every fuzz target for 10 s from its kept corpus
 	@tools/bootstrap.sh build test
 	@tools/run_tests.sh $(JOBS) fuzz
 

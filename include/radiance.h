@@ -236,6 +236,7 @@ typedef void *rd_stream; // the caller's stream on a GPU; NULL on the CPU
 
 // A plan answers `op` with `params` for every value lo..hi of the op's interval key (0, 0 when it has none; the key
 // itself must not be among params). It holds one row per sub-interval and is recorded as one question per sub-interval.
+// Keys that a row constrains must all be given ("layout not given"). The context must outlive its plans.
 RD_API rd_status rd_plan_create(rd_ctx *ctx, const char *op, const rd_param *params, int32_t count,
                                 int64_t lo, int64_t hi, rd_plan **out);
 // The same with the kernel named by the caller, for checks and benches: nothing else is considered, and the kernel must

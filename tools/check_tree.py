@@ -110,6 +110,16 @@ def check_environment(files):
                         say(path, number, f"{name} is not in the environment table")
 
 
+def check_references():
+    """Scripts and files that the front door and the documents name must exist."""
+    for name in ("Makefile", "README.md", "CONTRIBUTING.md", "bench/rivals/README.md"):
+        path = ROOT / name
+        for number, line in enumerate(path.read_text().split("\n"), 1):
+            for target in re.findall(r"\b(?:tools|examples|docs|src|include|bench)/[A-Za-z0-9_/.-]+\.(?:sh|py|c|h|md|def|inc)\b", line):
+                if not (ROOT / target).exists():
+                    say(path, number, f"{target} does not exist")
+
+
 def check_symbols():
     library = ROOT / "build/libradiance.so"
     if not library.exists():
@@ -139,6 +149,7 @@ def main():
                     say(path, number, "absolute path of a machine")
     check_environment(files)
     check_symbols()
+    check_references()
     print("\n".join(findings) if findings else f"check_tree: {len(files)} files, nothing found")
     return 1 if findings else 0
 

@@ -8,16 +8,23 @@
 #include "base/base.h"
 
 #include <sched.h>
+#include <stdatomic.h>
 
 struct rdi_affinity {
     cpu_set_t allowed, helpers;
+    int first; // rank among the allowed CPUs at which this team starts
 };
+
+// Teams of one process start on CPUs after one another: two contexts must not put their helpers on the same ones.
+static _Atomic unsigned next_first;
 
 rdi_affinity *rdi_affinity_create(int threads) {
     cpu_set_t allowed;
     if (sched_getaffinity(0, sizeof allowed, &allowed) || CPU_COUNT(&allowed) < threads) return NULL;
     rdi_affinity *affinity = rdi_calloc(1, sizeof *affinity);
-    if (affinity) affinity->allowed = allowed;
+    if (!affinity) return NULL;
+    affinity->allowed = allowed;
+    affinity->first = (int)(atomic_fetch_add(&next_first, (unsigned)threads) % (unsigned)CPU_COUNT(&allowed));
     return affinity;
 }
 
@@ -27,7 +34,8 @@ void rdi_affinity_free(rdi_affinity *affinity) {
 
 void rdi_affinity_pin(rdi_affinity *affinity, pthread_t thread, int index) {
     if (!affinity) return;
-    int rank = index + 1; // the first allowed CPU is left for the caller
+    int rank =
+        (affinity->first + index + 1) % CPU_COUNT(&affinity->allowed); // the first one is left for the caller
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
         if (!CPU_ISSET(cpu, &affinity->allowed) || rank-- > 0) continue;
         cpu_set_t one;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fork-join where work is claimed, not assigned: whoever is awake takes the next worker number, the caller too. A thread
 // that the system has not scheduled (a busy machine, a shared host) claims nothing and holds up nobody. A decode step forks
-// some 200 times; pools in which every thread answers every fork lose a scheduler's time slice at each (measured 2026-11-30
-// with pthreadpool 0.0~git20210507 on two cores under a load of 7, one run each: 16 tok/s of SmolLM2 with two threads, 205
-// with one; with this file under a load of 5: 51 and 123. The load was other people's and not the same for both).
+// some 200 times; a pool in which every thread must answer every fork loses a scheduler's time slice at each when the
+// machine is shared (figures: docs/decisions/004-thread-team.md).
 //
 // The ticket holds (fork number, workers, next worker) in one word, so that a claim cannot mix two forks. body and arg are
 // read only after a claim, and the caller returns only when every claim is done: they cannot change under a reader.

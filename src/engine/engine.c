@@ -121,7 +121,7 @@ static void carve_host(rd_engine *engine, rdi_slab *slab) {
     b->kv_lens = rdi_slab_take(slab, g->max_sessions * word);
     b->q_starts = rdi_slab_take(slab, (g->max_sessions + 1) * word);
     b->block_table = rdi_slab_take(slab, (int64_t)g->pool_blocks * word);
-    int32_t *pool = rdi_slab_take(slab, 2 * (int64_t)g->pool_blocks * word);
+    int32_t *pool = rdi_slab_take(slab, (int64_t)g->pool_blocks * word);
     if (slab->base) {
         memset(b->block_table, 0, (size_t)(g->pool_blocks * word)); // entries past a table's end are block 0
         rdi_pool_init(&engine->pool, g->pool_blocks, pool);

@@ -41,11 +41,6 @@ void rdi_memory_write(rdi_memory *memory, void *to, const void *host, int64_t by
     memcpy(to, host, (size_t)bytes);
 }
 
-void rdi_memory_read(rdi_memory *memory, void *host, const void *from, int64_t bytes) {
-    (void)memory;
-    memcpy(host, from, (size_t)bytes);
-}
-
 void *rdi_slab_take(rdi_slab *slab, int64_t bytes) {
     static _Alignas(SLAB_ALIGN_BYTES) unsigned char placeholder[SLAB_ALIGN_BYTES];
     void *place = slab->base ? slab->base + slab->used_bytes : placeholder;

@@ -16,7 +16,6 @@ rd_status rdi_memory_init(rdi_memory *memory, const rd_device *device);
 void *rdi_memory_alloc(rdi_memory *memory, int64_t bytes);
 void rdi_memory_free(rdi_memory *memory, void *pointer, int64_t bytes);
 void rdi_memory_write(rdi_memory *memory, void *to, const void *host, int64_t bytes);
-void rdi_memory_read(rdi_memory *memory, void *host, const void *from, int64_t bytes);
 
 // A slab with base NULL only counts: run the same carving code twice, once to learn the size and once to place.
 typedef struct rdi_slab {

@@ -59,7 +59,9 @@ static rd_status make_partial(rdi_out_folder *f) {
             f->partial_path = path;
             return RD_OK;
         }
-        rd_status status = errno == EEXIST ? RD_OK : rdi_fail(RD_E_IO, "%s: %s", path, strerror(errno));
+        rd_status status = errno == EEXIST ? RD_OK
+                                           : rdi_fail(RD_E_IO, "%s: a folder cannot be made there: %s",
+                                                      f->final_path, strerror(errno));
         rdi_free(path);
         if (status) return status;
     }

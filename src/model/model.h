@@ -61,8 +61,6 @@ void rdi_weight_rows_f32(const rdi_weight *weight, int64_t row, int64_t count, f
 void rdi_weight_scales_f32(const rdi_weight *weight, float *out);
 // A descriptor of the mapped bytes for kernels, when the type is an rd_dtype and rows are in logical order; else data NULL.
 rd_tensor rdi_weight_tensor(const rdi_weight *weight);
-rd_tensor
-rdi_weight_scale_tensor(const rdi_weight *weight); // data NULL when the weight has no f32 or e8m0 scales
 
 // ---- configuration ---------------------------------------------------------------------------------------------------
 typedef enum rdi_rope_scaling { RDI_ROPE_NONE = 0, RDI_ROPE_LINEAR, RDI_ROPE_LLAMA3 } rdi_rope_scaling;

@@ -114,11 +114,3 @@ rd_tensor rdi_weight_tensor(const rdi_weight *weight) {
     return weight->rank == 1 ? rd_tensor_1d(data, dtype, weight->cols)
                              : rd_tensor_2d(data, dtype, weight->rows, weight->cols);
 }
-
-rd_tensor rdi_weight_scale_tensor(const rdi_weight *weight) {
-    rd_dtype dtype = weight->scale_type == RDI_W_E8M0 ? RD_DTYPE_E8M0 : RD_DTYPE_F32;
-    bool direct = weight->scale && (weight->scale_type == RDI_W_F32 || weight->scale_type == RDI_W_E8M0) &&
-                  (uintptr_t)weight->scale % rd_dtype_bytes(dtype) == 0;
-    return rd_tensor_2d(direct ? (void *)(uintptr_t)weight->scale : NULL, dtype,
-                        rdi_ceil_div(weight->rows, 128), rdi_ceil_div(weight->cols, 128));
-}

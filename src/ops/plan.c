@@ -174,9 +174,6 @@ void rd_plan_free(rd_plan *plan) {
 const char *rdi_plan_op(const rd_plan *plan) {
     return plan->query.op->info.name;
 }
-rdi_par *rdi_plan_par(const rd_plan *plan) {
-    return plan->ctx->par;
-}
 
 const rdi_row *rdi_plan_row(const rd_plan *plan, int64_t at) {
     for (int32_t i = 0; i < plan->count; i++)

@@ -16,7 +16,6 @@ const rdi_row *rdi_plan_row(const rd_plan *plan, int64_t at);
 int64_t rdi_plan_int(const rd_plan *plan, const char *key);      // 0 when the question did not give it
 const char *rdi_plan_word(const rd_plan *plan, const char *key); // NULL when the question did not give it
 rd_dtype rdi_plan_dtype(const rd_plan *plan, const char *key);   // RD_DTYPE_NONE when not given
-rdi_par *rdi_plan_par(const rd_plan *plan);
 
 // ---- checks shared by the run entries (src/ops/check.c); errors read "gemm: a: dtype=bf16, needs fp8_e4m3" -------------
 rd_status rdi_check_struct(const char *op, uint32_t seen, size_t needed);
