@@ -136,8 +136,7 @@ static rd_status prefill_chunk(rd_session *session, const int32_t *ids, int32_t 
 
 static rd_status check_sync(const rd_session *session, const int32_t *ids, int64_t count) {
     if (!session) return rdi_fail(RD_E_INVALID, "sync: session is NULL");
-    if (count <= 0 || !ids)
-        return rdi_fail(RD_E_INVALID, "the prompt is empty, needs at least one token");
+    if (count <= 0 || !ids) return rdi_fail(RD_E_INVALID, "the prompt is empty, needs at least one token");
     const int64_t context = session->engine->geometry.context_tokens;
     if (count > context)
         return rdi_fail(RD_E_LIMIT, "sync: %lld tokens, %lld fit (%lld are in the timeline, %lld more fit)",
