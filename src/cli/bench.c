@@ -75,12 +75,13 @@ static double roofline_percent(const bench_result *r) {
     return 100 * (read_us > fma_us ? read_us : fma_us) / r->us_best;
 }
 
-static void write_csv(const bench_run *run, const bench_result *r) {
+static rd_status csv_failed(const bench_run *run) {
+    return cli_error(RD_E_IO, "%s: %s", run->options->csv, strerror(errno));
+}
+
+static rd_status write_csv(const bench_run *run, const bench_result *r) {
     FILE *file = fopen(run->options->csv, "a");
-    if (!file) {
-        cli_error(RD_E_IO, "%s: %s", run->options->csv, strerror(errno));
-        return;
-    }
+    if (!file) return csv_failed(run);
     char date[32];
     time_t now = time(NULL);
     strftime(date, sizeof date, "%Y-%m-%d", localtime(&now));
@@ -93,12 +94,13 @@ static void write_csv(const bench_run *run, const bench_result *r) {
             rd_build_id(), run->device.model, (int)run->threads, r->kernel, r->shape, r->state, r->us_best,
             r->us_median, r->flops / r->us_best / 1e3, r->bytes / r->us_best / 1e3, r->read_gbs,
             r->fma_gflops, roofline_percent(r), r->rival ? r->rival : "", r->rival_us);
-    fclose(file);
+    bool written = !ferror(file);
+    return fclose(file) == 0 && written ? RD_OK : csv_failed(run);
 }
 
-void bench_report(bench_run *run, const bench_result *r) {
+rd_status bench_report(bench_run *run, const bench_result *r) {
     double gbs = r->bytes / r->us_best / 1e3, gflops = r->flops / r->us_best / 1e3;
-    if (run->options->csv) write_csv(run, r);
+    rd_status status = run->options->csv ? write_csv(run, r) : RD_OK;
     if (run->list) {
         cJSON *object = cJSON_CreateObject();
         cli_json_text(object, "kernel", r->kernel);
@@ -120,7 +122,7 @@ void bench_report(bench_run *run, const bench_result *r) {
         for (int i = 0; i < CLI_COUNT(numbers); i++) cli_json_real(object, numbers[i].name, numbers[i].value);
         cli_json_text(object, "rival", r->rival);
         cJSON_AddItemToArray(run->list, object);
-        return;
+        return status;
     }
     printf("%-36s %-34s T=%d %10.1f us %7.1f GB/s %8.1f GF/s  %5.1f%% of %.1f GB/s, %.0f GF/s", r->kernel,
            r->shape, (int)run->threads, r->us_best, gbs, gflops, roofline_percent(r), r->read_gbs,
@@ -128,6 +130,7 @@ void bench_report(bench_run *run, const bench_result *r) {
     if (r->rival) printf("  %s %.1f us, %.2fx", r->rival, r->rival_us, r->rival_us / r->us_best);
     printf("\n");
     fflush(stdout);
+    return status;
 }
 
 // ---- the command -------------------------------------------------------------------------------------------------------

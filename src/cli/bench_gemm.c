@@ -241,7 +241,7 @@ static rd_status bench_row(bench_run *run, problem *p, const rd_kernel_info *ker
     rd_status status = launcher_make(run, kernel->name, p->params, p->param_count, &p->args, &l);
     if (status == RD_OK) status = verify(run, p, kernel, &l, &result.error);
     if (status == RD_OK) status = time_row(run, p, kernel, &l, &result);
-    if (status == RD_OK) bench_report(run, &result);
+    if (status == RD_OK) status = bench_report(run, &result);
     launcher_free(&l);
     return status;
 }

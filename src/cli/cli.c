@@ -169,7 +169,9 @@ rd_status cli_params(char **items, int count, rd_param *params) {
         char *value = equals + 1, *end;
         errno = 0;
         long long number = strtoll(value, &end, 10);
-        bool is_number = *value && !*end && !errno && *value != ' ' && *value != '+';
+        bool is_number = *value && !*end && *value != ' ' && *value != '+';
+        if (is_number && errno)
+            return cli_error(RD_E_INVALID, "%s=%.40s, needs a whole number of at most 64 bits", items[i], value);
         params[i] = (rd_param){items[i], is_number ? RD_PARAM_INT : RD_PARAM_WORD, is_number ? number : 0,
                                is_number ? NULL : value};
     }

@@ -44,6 +44,8 @@ rd_status rd_rope_run(const rd_plan *plan, const rd_rope_args *args, rd_stream s
                               head_dim));
     if (has_k)
         RDI_TRY(rdi_operand_heads(op, "k", &args->k, args->q.dtype, tokens, args->k.shape[1], head_dim));
+    RDI_TRY(rdi_check_apart(op, "q", &args->q));
+    if (has_k) RDI_TRY(rdi_check_apart(op, "k", &args->k));
     RDI_TRY(check_positions(op, &args->positions, tokens));
     RDI_TRY(rdi_operand_vector(op, "inv_freq", &args->inv_freq, RD_DTYPE_F32, rotary / 2));
     RDI_TRY(check_norms(op, plan, args, head_dim));
