@@ -181,8 +181,14 @@ static rd_status bench_op(const bench_options *options, const char *op) {
     if (status == RD_OK) status = run_with_threads(&run, bench, options->threads ? options->threads : 1);
     if (status == RD_OK && !options->threads && run.device.performance_cores > 1)
         status = run_with_threads(&run, bench, run.device.performance_cores);
-    if (status == RD_OK && options->json) return cli_print_json(run.list);
-    cJSON_Delete(run.list);
+    bool stopped = status == RD_E_CANCELLED;
+    if (options->json && (status == RD_OK || stopped)) {
+        rd_status printed = cli_print_json(run.list);
+        status = printed != RD_OK ? printed : status;
+    } else {
+        cJSON_Delete(run.list);
+    }
+    if (stopped) cli_error(status, "bench: stopped by a signal: later rows were not timed");
     return status;
 }
 
@@ -213,6 +219,7 @@ rd_status cli_run_bench(int argc, char **argv) {
     if (!(o.seconds > 0 && o.seconds <= 60))
         return cli_error(RD_E_INVALID, "seconds=%g, needs 0 < seconds <= 60", o.seconds);
     if (o.cpu_time && o.threads != 1) return cli_error(RD_E_INVALID, "cpu-time needs threads=1");
+    cli_catch_interrupt();
     bench_use_cpu_time(o.cpu_time);
     return bench_op(&o, args.items[0]);
 }

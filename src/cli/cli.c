@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Option parsing, errors, log and JSON of the commands.
+// Option parsing, errors, log, signals and JSON of the commands.
 #include "cli.h"
 
 #include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,6 +54,36 @@ rd_status cli_open_ctx(const char *device, int64_t threads, rd_ctx **out) {
         .struct_size = sizeof options, .device = device, .threads = (int32_t)threads, .log = cli_log};
     rd_status status = rd_ctx_create(&options, out);
     return status == RD_OK ? RD_OK : cli_fail(status);
+}
+
+// ---- signals -------------------------------------------------------------------------------------------------------------
+static volatile sig_atomic_t interrupted;
+static void on_interrupt(int signal_number) {
+    (void)signal_number;
+    interrupted = 1;
+}
+
+static void catch_once(int signal_number) {
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    sigemptyset(&action.sa_mask);
+    sigaction(signal_number, &action, NULL);
+}
+
+void cli_catch_interrupt(void) {
+    catch_once(SIGINT);
+    catch_once(SIGTERM);
+    catch_once(SIGHUP);
+}
+
+bool cli_interrupted(void) {
+    return interrupted;
+}
+
+void cli_clear_interrupt(void) {
+    interrupted = 0;
+    catch_once(SIGINT);
+    signal(SIGTERM, SIG_DFL); // a chat waits for its user: nothing there would look at the flag
+    signal(SIGHUP, SIG_DFL);
 }
 
 // ---- options -----------------------------------------------------------------------------------------------------------
