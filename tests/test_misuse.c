@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: threads
 // Every run entry of radiance.h under systematic misuse: each tensor of a good call gets, one at a time, every lie that a
 // caller could tell about pointer, rank, type, device, sizes and strides. The answer is an error that names the field,
 // never a crash (the ASan suite runs this too) and never a run.

@@ -88,7 +88,7 @@ static rd_status open_index(rd_model *model, const char *what, const rdi_json *i
                             rdi_entries *out) {
     const rdi_json *map = rdi_json_get(index, "weight_map");
     if (!map || map->kind != RDI_JSON_OBJECT || !map->count)
-        return rdi_fail(RD_E_FORMAT, "%s: weight_map is %s, needs an object of tensor: file", what,
+        return rdi_fail(RD_E_FORMAT, "%s: weight_map is %s, needs a non-empty object of tensor: file", what,
                         rdi_json_kind_name(map));
     RDI_TRY(list_shards(what, map, shards));
     model->mapping = rdi_arena_alloc(&model->arena, (size_t)shards->count * sizeof *model->mapping);
