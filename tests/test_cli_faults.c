@@ -28,12 +28,22 @@ static void test_cli_full_device_is_an_error(void **state) {
     snprintf(generate, sizeof generate, "generate %s --raw --prompt hi --max-tokens 3 --threads 1", model);
     snprintf(convert, sizeof convert, "convert %s %s/full --verify", model, s.folder);
     file_write(scratch_path(&s, "text.jsonl"), "{\"text\": \"a\"}\n", 14);
-    const char *const lines[] = {"version", "kernels --json", "policy", "env", "help", "check --help", "bench --json",
-                                 "explain sample vocab=9", "select sample vocab=9 --json", tokens, generate, convert};
+    const char *const lines[] = {"version",
+                                 "kernels --json",
+                                 "policy",
+                                 "env",
+                                 "help",
+                                 "check --help",
+                                 "bench --json",
+                                 "explain sample vocab=9",
+                                 "select sample vocab=9 --json",
+                                 tokens,
+                                 generate,
+                                 convert};
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         char command[1024]; // cli_run redirects the last command of the line
-        snprintf(command, sizeof command, "%s >/dev/full 2>%s/err; sh -c \"cat %s/err >&2; exit $?\"", lines[i], s.folder,
-                 s.folder);
+        snprintf(command, sizeof command, "%s >/dev/full 2>%s/err; sh -c \"cat %s/err >&2; exit $?\"",
+                 lines[i], s.folder, s.folder);
         cli_run("", command, &result);
         if (result.code != RD_E_IO || !strstr(result.err, "standard output could not be written"))
             fail_msg("%s: exit code %d, \"%s\"", lines[i], result.code, result.err);
@@ -42,16 +52,20 @@ static void test_cli_full_device_is_an_error(void **state) {
 
 static void test_cli_bench_csv_on_a_full_device(void **state) {
     (void)state;
-    cli_run("", "bench gemm_fp8block --shape M=1,N=128,K=128 --threads 1 --seconds 0.01 --csv /dev/full", &result);
+    cli_run("", "bench gemm_fp8block --shape M=1,N=128,K=128 --threads 1 --seconds 0.01 --csv /dev/full",
+            &result);
     assert_int_equal(result.code, RD_E_IO);
     assert_non_null(strstr(result.err, "/dev/full: No space left on device"));
-    cli_run("", "bench gemm_fp8block --shape M=1,N=128,K=128 --threads 1 --seconds 0.01 --csv /nonexistent/x.csv", &result);
+    cli_run("",
+            "bench gemm_fp8block --shape M=1,N=128,K=128 --threads 1 --seconds 0.01 --csv /nonexistent/x.csv",
+            &result);
     assert_int_equal(result.code, RD_E_IO);
     assert_non_null(strstr(result.err, "/nonexistent/x.csv: "));
 }
 
 // Starts the command with stdout in a pipe, waits for `bytes` of it (or `microseconds` when 0), sends the signal and reads on.
-static int run_and_signal(char *const *arguments, int number, size_t bytes, int microseconds, char *out, size_t capacity) {
+static int run_and_signal(char *const *arguments, int number, size_t bytes, int microseconds, char *out,
+                          size_t capacity) {
     int ends[2];
     assert_int_equal(pipe(ends), 0);
     pid_t child = fork();
@@ -68,7 +82,8 @@ static int run_and_signal(char *const *arguments, int number, size_t bytes, int 
     while (have < bytes && (got = read(ends[0], out + have, capacity - 1 - have)) > 0) have += (size_t)got;
     if (!bytes) usleep((useconds_t)microseconds);
     kill(child, number);
-    while (have + 1 < capacity && (got = read(ends[0], out + have, capacity - 1 - have)) > 0) have += (size_t)got;
+    while (have + 1 < capacity && (got = read(ends[0], out + have, capacity - 1 - have)) > 0)
+        have += (size_t)got;
     out[have] = 0;
     close(ends[0]);
     int status;
@@ -81,10 +96,11 @@ static char out[1 << 20];
 
 static void test_cli_generate_stops_with_what_it_said(void **state) {
     (void)state;
-    char *const text[] = {"radiance", "generate", model, "--raw", "--prompt", "go on", "--max-tokens", "60000",
-                          "--ignore-end", "--threads", "1", NULL};
-    char *const json[] = {"radiance", "generate", model, "--raw", "--prompt", "go on", "--max-tokens", "60000",
-                          "--ignore-end", "--threads", "1", "--json", NULL};
+    char *const text[] = {"radiance",     "generate", model,          "--raw",     "--prompt", "go on",
+                          "--max-tokens", "60000",    "--ignore-end", "--threads", "1",        NULL};
+    char *const json[] = {"radiance", "generate",     model,   "--raw",        "--prompt",
+                          "go on",    "--max-tokens", "60000", "--ignore-end", "--threads",
+                          "1",        "--json",       NULL};
     for (size_t i = 0; i < sizeof stops / sizeof stops[0]; i++) {
         assert_int_equal(run_and_signal(text, stops[i], 1, 0, out, sizeof out), 0);
         assert_int_equal(out[strlen(out) - 1], '\n');
@@ -95,7 +111,8 @@ static void test_cli_generate_stops_with_what_it_said(void **state) {
             assert_true(cJSON_IsTrue(cJSON_GetObjectItem(root, "interrupted")));
             assert_false(cJSON_IsTrue(cJSON_GetObjectItem(root, "hit_end")));
         } else {
-            assert_true(code == RD_E_CANCELLED || code == 128 + stops[i]); // 128 + n: before the handler stood
+            assert_true(code == RD_E_CANCELLED ||
+                        code == 128 + stops[i]); // 128 + n: before the handler stood
             assert_string_equal(out, "");
         }
         cJSON_Delete(root);
@@ -105,8 +122,9 @@ static void test_cli_generate_stops_with_what_it_said(void **state) {
 static void test_cli_check_and_bench_stop_cleanly(void **state) {
     (void)state;
     char *const check[] = {"radiance", "check", "--threads", "1", "--json", NULL};
-    char *const bench[] = {"radiance", "bench", "gemm_fp8block", "--shape", "M=1,N=512,K=512", "--threads", "1",
-                           "--seconds", "5", "--json", NULL};
+    char *const bench[] = {"radiance",  "bench", "gemm_fp8block", "--shape", "M=1,N=512,K=512",
+                           "--threads", "1",     "--seconds",     "5",       "--json",
+                           NULL};
     for (size_t i = 0; i < 2 * sizeof stops / sizeof stops[0]; i++) {
         int number = stops[i / 2];
         int code = run_and_signal(i % 2 ? bench : check, number, 0, 100000, out, sizeof out);

@@ -33,7 +33,9 @@ static void *next_symbol(const char *name) {
     return symbol;
 }
 // A function pointer from an object pointer, as POSIX allows and ISO C has no cast for.
-#define REAL(type_, name_) __typeof__(type_) *real; *(void **)&real = next_symbol(name_)
+#define REAL(type_, name_)                                                                                   \
+    __typeof__(type_) *real;                                                                                 \
+    *(void **)&real = next_symbol(name_)
 
 ssize_t pwrite(int fd, const void *data, size_t bytes, off_t at) {
     REAL(ssize_t(int, const void *, size_t, off_t), "pwrite");
@@ -67,8 +69,9 @@ int mkstemp(char *template) {
     REAL(int(char *), "mkstemp");
     return fails() ? -1 : real(template);
 }
-FILE *fopen(const char *path, const char *mode) { // a stream's own writes cannot be taken over: a full device in its place
-    REAL(FILE *(const char *, const char *), "fopen");
+FILE *fopen(const char *path,
+            const char *mode) { // a stream's own writes cannot be taken over: a full device in its place
+    REAL(FILE * (const char *, const char *), "fopen");
     if (*mode != 'w') return real(path, mode);
     return fails() ? real("/dev/full", mode) : real(path, mode);
 }
@@ -105,7 +108,8 @@ static void check_convert(int error, int overwrite) {
         if (status != RD_OK) {
             refused++;
             assert_int_equal(status, RD_E_IO);
-            if (!strstr(rd_error_text(), s.folder)) fail_msg("call %d: \"%s\" names no file", nth, rd_error_text());
+            if (!strstr(rd_error_text(), s.folder))
+                fail_msg("call %d: \"%s\" names no file", nth, rd_error_text());
         }
         assert_int_equal(scratch_entries(s.folder), there ? 2 : 1); // no partial and no aside folder
         if (there) expect_whole(out);

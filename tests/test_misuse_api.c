@@ -7,8 +7,8 @@
 #define NEED_ERROR(call_, status_, text_) refuse(call_, status_, text_, #call_)
 static void refuse(rd_status seen, rd_status wanted, const char *text, const char *call) {
     if (seen != wanted || !strstr(rd_error_text(), text))
-        fail_msg("%s: %s, \"%s\"; wanted %s, \"%s\"", call, rd_status_name(seen), rd_error_text(), rd_status_name(wanted),
-                 text);
+        fail_msg("%s: %s, \"%s\"; wanted %s, \"%s\"", call, rd_status_name(seen), rd_error_text(),
+                 rd_status_name(wanted), text);
 }
 
 // ---- radiance.h ------------------------------------------------------------------------------------------------------
@@ -81,22 +81,26 @@ static void test_misuse_contexts(void **state) {
     NEED_ERROR(rd_kernel_select(ctx, NULL, NULL, 0, &kernel), RD_E_INVALID, "unknown op");
     NEED_ERROR(rd_kernel_select(ctx, "sample", NULL, 1, &kernel), RD_E_INVALID, "params=NULL with count=1");
     NEED_ERROR(rd_kernel_select(ctx, "sample", NULL, -1, &kernel), RD_E_INVALID, "count=-1");
-    const rd_param wrong[][1] = {{{NULL, RD_PARAM_INT, 1, NULL}},       {{"", RD_PARAM_INT, 1, NULL}},
-                                 {{"vocab", RD_PARAM_WORD, 1, NULL}},   {{"vocab", (rd_param_kind)7, 1, NULL}},
-                                 {{"vocab", RD_PARAM_INT, -1, "x"}},    {{"vocab", RD_PARAM_INT, INT64_MAX, NULL}},
-                                 {{"vocab", RD_PARAM_INT, INT64_MIN, NULL}}};
+    const rd_param wrong[][1] = {
+        {{NULL, RD_PARAM_INT, 1, NULL}},           {{"", RD_PARAM_INT, 1, NULL}},
+        {{"vocab", RD_PARAM_WORD, 1, NULL}},       {{"vocab", (rd_param_kind)7, 1, NULL}},
+        {{"vocab", RD_PARAM_INT, -1, "x"}},        {{"vocab", RD_PARAM_INT, INT64_MAX, NULL}},
+        {{"vocab", RD_PARAM_INT, INT64_MIN, NULL}}};
     for (size_t i = 0; i < RDI_COUNT(wrong); i++) {
         NEED_ERROR(rd_kernel_select(ctx, "sample", wrong[i], 1, &kernel), RD_E_INVALID, "sample: ");
         assert_null(kernel);
         count = 1;
-        NEED_ERROR(rd_kernel_explain(rd_ctx_device(ctx), "sample", wrong[i], 1, &verdict, &count), RD_E_INVALID, "sample: ");
+        NEED_ERROR(rd_kernel_explain(rd_ctx_device(ctx), "sample", wrong[i], 1, &verdict, &count),
+                   RD_E_INVALID, "sample: ");
     }
     const rd_param word[] = {{"k", RD_PARAM_INT, 4, NULL}, {"y_dtype", RD_PARAM_WORD, 0, NULL}};
     NEED_ERROR(rd_kernel_select(ctx, "embed", word, 2, &kernel), RD_E_INVALID, "y_dtype=");
     NEED_ERROR(rd_kernel_explain(NULL, "sample", NULL, 0, NULL, &count), RD_E_INVALID, "device=NULL");
-    NEED_ERROR(rd_kernel_explain(rd_ctx_device(ctx), "sample", NULL, 0, NULL, NULL), RD_E_INVALID, "verdict_count=NULL");
+    NEED_ERROR(rd_kernel_explain(rd_ctx_device(ctx), "sample", NULL, 0, NULL, NULL), RD_E_INVALID,
+               "verdict_count=NULL");
     count = 0;
-    NEED_ERROR(rd_kernel_explain(rd_ctx_device(ctx), "sample", NULL, 0, &verdict, &count), RD_E_LIMIT, "verdict_count=0");
+    NEED_ERROR(rd_kernel_explain(rd_ctx_device(ctx), "sample", NULL, 0, &verdict, &count), RD_E_LIMIT,
+               "verdict_count=0");
     NEED_ERROR(rd_selection_at(NULL, 0, &selection), RD_E_INVALID, "ctx=NULL");
     NEED_ERROR(rd_selection_at(ctx, 0, NULL), RD_E_INVALID, "out=NULL");
     NEED_ERROR(rd_selection_at(ctx, 0, &selection), RD_E_LIMIT, "selection=0");
@@ -110,8 +114,10 @@ static void test_misuse_contexts(void **state) {
     NEED_ERROR(rd_plan_create(ctx, "sample", vocab, 1, 0, 0, NULL), RD_E_INVALID, "out=NULL");
     NEED_ERROR(rd_plan_create(ctx, NULL, vocab, 1, 0, 0, &plan), RD_E_INVALID, "unknown op");
     assert_null(plan);
-    NEED_ERROR(rd_plan_create(ctx, "sample", vocab, 1, INT64_MIN, INT64_MAX, &plan), RD_E_INVALID, "interval=");
-    NEED_ERROR(rd_plan_create(ctx, "act_mul", k, 1, INT64_MIN, INT64_MAX, &plan), RD_E_INVALID, "needs 1 <= lo");
+    NEED_ERROR(rd_plan_create(ctx, "sample", vocab, 1, INT64_MIN, INT64_MAX, &plan), RD_E_INVALID,
+               "interval=");
+    NEED_ERROR(rd_plan_create(ctx, "act_mul", k, 1, INT64_MIN, INT64_MAX, &plan), RD_E_INVALID,
+               "needs 1 <= lo");
     ok(rd_plan_create(ctx, "sample", vocab, 1, 0, 0, &plan));
     NEED_ERROR(rd_plan_text(plan, text, NULL), RD_E_INVALID, "bytes=NULL");
     bytes = sizeof text;
@@ -130,7 +136,8 @@ static void test_misuse_policy(void **state) {
     char outputs[16][64], fired[128];
     const rd_policy_info *info;
     NEED_ERROR(rd_policy_eval(NULL, NULL, NULL, 0, outputs, fired), RD_E_INVALID, "unknown rule");
-    for (int32_t i = 0; (info = rd_policy_at(i)); i++) { // no device, no inputs, then every input as the wrong kind
+    for (int32_t i = 0; (info = rd_policy_at(i));
+         i++) { // no device, no inputs, then every input as the wrong kind
         assert_true(info->output_count <= 16);
         NEED_ERROR(rd_policy_eval(NULL, info->name, NULL, 0, NULL, fired), RD_E_INVALID, "outputs=NULL");
         NEED_ERROR(rd_policy_eval(NULL, info->name, NULL, 0, outputs, NULL), RD_E_INVALID, "rule_fired=NULL");
@@ -142,7 +149,8 @@ static void test_misuse_policy(void **state) {
             for (int32_t k = 0; k < info->input_count; k++)
                 params[k] = v < RDI_COUNT(values) ? (rd_param)RD_INT(info->inputs[k], values[v])
                                                   : (rd_param)RD_WORD(info->inputs[k], NULL);
-            (void)rd_policy_eval(NULL, info->name, params, info->input_count, outputs, fired); // any answer, no crash
+            (void)rd_policy_eval(NULL, info->name, params, info->input_count, outputs,
+                                 fired); // any answer, no crash
         }
     }
 }
@@ -225,10 +233,11 @@ static void test_misuse_sessions(void **state) {
     const struct {
         rd_step_item item;
         const char *text;
-    } items[] = {{{NULL, s.ids, 1, NULL}, "not an open one"},        {{other.r.session, s.ids, 1, NULL}, "not an open one"},
-                 {{session, NULL, 1, NULL}, "items[0]"},             {{session, s.ids, 0, NULL}, "count=0"},
-                 {{session, s.ids, -1, NULL}, "count=-1"},           {{session, s.ids, 18, NULL}, "count=18"},
-                 {{session, &bad_id, 1, NULL}, "items[0]"}};
+    } items[] = {
+        {{NULL, s.ids, 1, NULL}, "not an open one"}, {{other.r.session, s.ids, 1, NULL}, "not an open one"},
+        {{session, NULL, 1, NULL}, "items[0]"},      {{session, s.ids, 0, NULL}, "count=0"},
+        {{session, s.ids, -1, NULL}, "count=-1"},    {{session, s.ids, 18, NULL}, "count=18"},
+        {{session, &bad_id, 1, NULL}, "items[0]"}};
     for (size_t i = 0; i < RDI_COUNT(items); i++)
         NEED_ERROR(rd_engine_step(s.r.engine, &items[i].item, 1), RD_E_INVALID, items[i].text);
     const rd_step_item good = {session, s.ids, 1, NULL}, twice[] = {good, good};

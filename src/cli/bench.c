@@ -28,15 +28,17 @@ bool bench_shape_value(const bench_options *options, const char *key, int64_t *v
     return false;
 }
 
-// Every part must read key=number, number >= 1: a misspelt shape must not time another one.
+// Every part must read key=number, number from 1 to 2^30: a misspelt shape must not time another one.
 static rd_status check_shape(const char *shape) {
     for (const char *at = shape; at && *at; at += strcspn(at, ", "), at += strspn(at, ", ")) {
-        char *end;
+        char *end = NULL;
         size_t name = strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_");
-        if (!name || at[name] != '=' || strtoll(at + name + 1, &end, 10) < 1 || end == at + name + 1 ||
-            (*end && *end != ',' && *end != ' '))
-            return cli_error(RD_E_INVALID, "shape=%s, needs key=number pairs such as M=1,N=4096,K=4096",
-                             shape);
+        bool pair = name && at[name] == '=';
+        long long value = pair ? strtoll(at + name + 1, &end, 10) : 0;
+        if (value < 1 || value > 1 << 30 || (*end && *end != ',' && *end != ' '))
+            return cli_error(RD_E_INVALID,
+                             "shape=%s, needs key=number pairs such as M=1,N=4096,K=4096, numbers up to %d",
+                             shape, 1 << 30);
     }
     return RD_OK;
 }

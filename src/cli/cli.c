@@ -111,8 +111,10 @@ static rd_status read_int(const cli_option *option, const char *text) {
     errno = 0;
     long long value = strtoll(text, &end, 10);
     bool bounded = option->least || option->most;
-    if (errno || end == text || *end)
+    if (end == text || *end)
         return cli_error(RD_E_INVALID, "%s=%s, needs a whole number", option->name, text);
+    if (errno && !bounded)
+        return cli_error(RD_E_INVALID, "%s=%s, needs a whole number of at most 64 bits", option->name, text);
     if (bounded && (value < option->least || value > option->most))
         return cli_error(RD_E_INVALID, "%s=%s, needs %lld to %lld", option->name, text,
                          (long long)option->least, (long long)option->most);
@@ -202,7 +204,8 @@ rd_status cli_params(char **items, int count, rd_param *params) {
         long long number = strtoll(value, &end, 10);
         bool is_number = *value && !*end && *value != ' ' && *value != '+';
         if (is_number && errno)
-            return cli_error(RD_E_INVALID, "%s=%.40s, needs a whole number of at most 64 bits", items[i], value);
+            return cli_error(RD_E_INVALID, "%s=%.40s, needs a whole number of at most 64 bits", items[i],
+                             value);
         params[i] = (rd_param){items[i], is_number ? RD_PARAM_INT : RD_PARAM_WORD, is_number ? number : 0,
                                is_number ? NULL : value};
     }

@@ -16,8 +16,9 @@ static rd_status check_extent(const char *op, const char *field, const rd_tensor
              __builtin_add_overflow(extent, step, &extent)))
             extent = INT64_MAX;
     if (extent < INT64_MAX / 64 / (int64_t)elem_bytes) return RD_OK;
-    return rdi_fail(RD_E_INVALID, "%s: %s: shape and stride span over 2^57 bytes, needs a tensor that memory can hold",
-                    op, field);
+    return rdi_fail(RD_E_INVALID,
+                    "%s: %s: shape and stride span over 2^57 bytes, needs a tensor that memory can hold", op,
+                    field);
 }
 
 static rd_status check_layout(const char *op, const char *field, const rd_tensor *tensor, int32_t rank) {
@@ -76,10 +77,12 @@ rd_status rdi_check_apart(const char *op, const char *field, const rd_tensor *te
                 axis = i;
         if (axis < 0) return RD_OK;
         for (int32_t i = 0; i < tensor->rank; i++)
-            if (i != axis && tensor->shape[i] > 1 && tensor->stride[i] == tensor->stride[axis]) span = INT64_MAX;
+            if (i != axis && tensor->shape[i] > 1 && tensor->stride[i] == tensor->stride[axis])
+                span = INT64_MAX;
         if (tensor->stride[axis] < span)
             return rdi_fail(RD_E_INVALID,
-                            "%s: %s: stride[%d]=%lld, needs room for the axes inside it: what is written must not overlap",
+                            "%s: %s: stride[%d]=%lld, needs room for the axes inside it: what is written "
+                            "must not overlap",
                             op, field, axis, (long long)tensor->stride[axis]);
         span += tensor->stride[axis] * (tensor->shape[axis] - 1);
         below = tensor->stride[axis];

@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { RDI_MOST_THREADS = 4096 }; // of a team; a host's parallel_for keeps to it, so that workspace sizes stay sane
+enum {
+    RDI_MOST_THREADS = 4096
+}; // of a team; a host's parallel_for keeps to it, so that workspace sizes stay sane
 
 static rd_status pick_threads(const rd_ctx_options *options, const rd_device *device, int32_t *out) {
     int64_t threads = options ? options->threads : 0;
