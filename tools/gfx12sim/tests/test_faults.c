@@ -2,10 +2,11 @@
 // Planted bugs in kernels of several waves and groups: each is caught by the check that is meant for it, the report
 // names kernel, work-group, wave, lane and line, and the repaired twin passes all checks under 20 schedules.
 #include "snippet.h"
+#include "mutants.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { RACE_OR_UNINIT = 100, BUFFER_BYTES = 4096, SEEDS = 20, STEPS = 20000 };
+enum { RACE_OR_UNINIT = 100, BUFFER_BYTES = 4096, SEEDS = 20, STEPS = 20000, PROLOGUE = 6 };
 #define GS_CHECK_RACE_LDS_OR_UNINIT RACE_OR_UNINIT // whether the reader comes first depends on the schedule
 static const struct fault {
     const char *bad, *good;
@@ -19,8 +20,9 @@ static const struct fault {
 enum { FAULTS = sizeof faults / sizeof *faults };
 
 static char *with_prologue(const char *body) {
-    static const char head[] = "s_load_b128 s[4:7], s[0:1], 0x0\nv_and_b32 v0, 0x3ff, v0\ns_bfe_u32 s10, ttmp8, "
-                               "0x50019\ns_mov_b32 s11, ttmp9\ns_wait_kmcnt 0\nv_lshlrev_b32 v1, 2, v0\n";
+    static const char head[] =
+        "s_load_b128 s[4:7], s[0:1], 0x0\nv_and_b32 v0, 0x3ff, v0\ns_bfe_u32 s10, ttmp8, "
+        "0x50019\ns_mov_b32 s11, ttmp9\ns_wait_kmcnt 0\nv_lshlrev_b32 v1, 2, v0\n";
     char *text = malloc(sizeof head + strlen(body) + 1);
     assert_non_null(text);
     sprintf(text, "%s%s", head, body);
@@ -71,8 +73,8 @@ static bool caught(const bench *b, int i, const gs_error *e) {
     if (strstr(f->bad, "s_cmp_eq_u32 s11, 2")) group &= e->group[0] == 2;
     bool needs_address = e->check == GS_CHECK_OUT_OF_BOUNDS || e->check == GS_CHECK_RACE_GLOBAL;
     return kind && group && strcmp(e->kernel, b->names[2 * i]) == 0 && strstr(e->line, f->line) && e->pc &&
-           (f->wave < 0 || (int)e->wave == f->wave) && (f->lane == -2 || e->lane == f->lane) && e->message[0] &&
-           (!needs_address || e->address);
+           (f->wave < 0 || (int)e->wave == f->wave) && (f->lane == -2 || e->lane == f->lane) &&
+           e->message[0] && (!needs_address || e->address);
 }
 
 static void test_planted_bugs(void **state) {
@@ -94,7 +96,8 @@ static void test_planted_bugs(void **state) {
         for (uint64_t seed = 0; seed < SEEDS; seed++)
             if (run_one(&b, 2 * i + 1, seed, &e)) {
                 gs_error_format(&e, text, sizeof text);
-                failed++, print_error("repaired kernel %d, schedule %d:\n%s\n-> %s\n", i, (int)seed, faults[i].good, text);
+                failed++, print_error("repaired kernel %d, schedule %d:\n%s\n-> %s\n", i, (int)seed,
+                                      faults[i].good, text);
                 break;
             }
     }
@@ -105,7 +108,34 @@ static void test_planted_bugs(void **state) {
     assert_int_equal(failed, 0);
 }
 
+// A wait or a barrier that a repaired kernel needs is left out: some check must speak, for every such instruction.
+static void test_every_wait_matters(void **state) {
+    (void)state;
+    static bench b;
+    gs_error e;
+    size_t missed = 0;
+    open_bench(&b);
+    for (size_t row = 0; row < gs_row_count(); row++) {
+        const char *name = gs_row_mnemonic(row);
+        bool caught = strcmp(name, "s_endpgm") == 0; // without it a kernel runs into the next one's code
+        if (gs_row_effect(row) != GS_EFFECT_ORDER) continue;
+        for (int i = 0; i < FAULTS && !caught; i++) {
+            u32 first, last;
+            mutants_body(b.module, gs_module_kernel(b.module, b.names[2 * i + 1]), PROLOGUE, 0, &first,
+                         &last);
+            if (mutants_set(b.module, first, last, name, LEAVE_OUT))
+                caught = run_one(&b, 2 * i + 1, 0, &e) == GS_E_CHECK;
+            mutants_clear(b.module, first, last);
+        }
+        if (!caught) missed++, print_error("no kernel needs its %s\n", name);
+    }
+    gs_module_free(b.module);
+    gs_mem_destroy(b.mem);
+    assert_int_equal(missed, 0);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_planted_bugs)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_planted_bugs),
+                                       cmocka_unit_test(test_every_wait_matters)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

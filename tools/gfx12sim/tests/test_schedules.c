@@ -109,7 +109,8 @@ static void test_missing_barrier(void **state) {
     gs_error e;
     gemm_args g = open_gemm(&b, GEMM_RACE_OBJECT);
     for (uint64_t seed = 0; seed <= SEEDS; seed++) {
-        assert_int_equal(launch(&b, "gemm_fp8", &g, sizeof g, (uint32_t[]){N / 64, M / 64}, seed, &e), GS_E_CHECK);
+        assert_int_equal(launch(&b, "gemm_fp8", &g, sizeof g, (uint32_t[]){N / 64, M / 64}, seed, &e),
+                         GS_E_CHECK);
         assert_int_equal(e.check, GS_CHECK_RACE_LDS);
     }
     close_bench(&b);
@@ -150,8 +151,8 @@ static void test_split_two_launches(void **state) {
     bench b;
     gs_error e;
     open_bench(&b, SCHEDULES_OBJECT);
-    float *x = buffer(&b, 0, SK_K * 4), *y = buffer(&b, 1, ROWS * SK_K * 4), *part = buffer(&b, 2, SPLITS * ROWS * 4),
-          *c = buffer(&b, 3, ROWS * 4);
+    float *x = buffer(&b, 0, SK_K * 4), *y = buffer(&b, 1, ROWS * SK_K * 4),
+          *part = buffer(&b, 2, SPLITS * ROWS * 4), *c = buffer(&b, 3, ROWS * 4);
     fill_floats(x, SK_K, 2654435761u), fill_floats(y, ROWS * SK_K, 2246822519u);
     struct {
         void *a, *b, *c;
@@ -169,7 +170,8 @@ static void test_split_two_launches(void **state) {
             float total = 0;
             for (int s = 0; s < SPLITS; s++) {
                 float sum = 0;
-                for (int k = s * SK_K / SPLITS; k < (s + 1) * SK_K / SPLITS; k++) sum = fmaf(x[k], y[i * SK_K + k], sum);
+                for (int k = s * SK_K / SPLITS; k < (s + 1) * SK_K / SPLITS; k++)
+                    sum = fmaf(x[k], y[i * SK_K + k], sum);
                 total += sum;
             }
             assert_memory_equal(&c[i], &total, sizeof total);
@@ -193,7 +195,8 @@ static void check_attention(const float *q, const float *keys, const float *valu
         for (int d = 0; d < WIDTH; d++) {
             double sum = 0;
             for (int j = 0; j < KEYS; j++) sum += p[j] / total * values[j * WIDTH + d];
-            assert_true(fabs(out[h * WIDTH + d] - sum) < 1e-5); // |values| <= 1, scores below 64: float rounding
+            assert_true(fabs(out[h * WIDTH + d] - sum) <
+                        1e-5); // |values| <= 1, scores below 64: float rounding
         }
     }
 }
@@ -223,7 +226,8 @@ static void test_attention(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_gemm), cmocka_unit_test(test_missing_barrier),
-                                       cmocka_unit_test(test_split_atomic), cmocka_unit_test(test_split_two_launches),
+                                       cmocka_unit_test(test_split_atomic),
+                                       cmocka_unit_test(test_split_two_launches),
                                        cmocka_unit_test(test_attention)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
