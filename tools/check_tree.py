@@ -99,8 +99,10 @@ def check_python(path, lines):
 
 
 def check_environment(files):
-    table = set(re.findall(r'"((?:RADIANCE|XDG|HOME)[A-Z_]*)"', (ROOT / "src/base/env.c").read_text()))
-    allowed = table | {"RADIANCE_TEST_FULL", "RADIANCE_TEST_SEED", "RADIANCE_FAULTS", "RADIANCE_SIM", "RADIANCE_FUZZ",
+    table = set()
+    for source in ("src/base/env.c", "plugin/vllm_radiance/gates.py"):
+        table |= set(re.findall(r'"((?:RADIANCE|XDG|HOME)[A-Z0-9_]*)"', (ROOT / source).read_text()))
+    allowed = table | {"RADIANCE_TEST_FULL", "RADIANCE_TEST_SEED", "RADIANCE_FAULTS", "RADIANCE_SIM", "RADIANCE_FUZZ", "RADIANCE_WHEEL",
                        "RADIANCE_SANITIZE", "RADIANCE_BUILD_ID", "RADIANCE_PRIVATE", "RADIANCE_H", "RADIANCE_RUN_H"}
     for path in files:
         if path.suffix == ".md":

@@ -30,7 +30,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 rd_status rdt_device_configure(int32_t device, const char *name, int32_t threads,
                                rd_parallel_for_fn parallel_for) {
-    if (device < 0 || device >= DEVICES || !name || strlen(name) >= sizeof devices[0].name) return RD_E_INVALID;
+    if (device < 0 || device >= DEVICES || !name || strlen(name) >= sizeof devices[0].name)
+        return RD_E_INVALID;
     pthread_mutex_lock(&lock);
     device_slot *slot = &devices[device];
     bool used = atomic_load(&slot->ctx) != NULL;
@@ -48,7 +49,9 @@ static rd_status make_context(int32_t device, rd_ctx **out) {
     char fallback[32];
     snprintf(fallback, sizeof fallback, "gpu:%d", device - 1);
     rd_ctx_options options = {.struct_size = sizeof options,
-                              .device = slot->name[0] ? slot->name : device ? fallback : "cpu",
+                              .device = slot->name[0] ? slot->name
+                                        : device      ? fallback
+                                                      : "cpu",
                               .threads = slot->threads,
                               .parallel_for = slot->parallel_for};
     return rd_ctx_create(&options, out);
@@ -91,8 +94,8 @@ static void question_text(int32_t device, const char *op, const rd_param *params
                              : snprintf(text + at, (size_t)(TEXT - at), " %lld", (long long)params[i].i);
 }
 
-static rd_status keep_plan(int32_t device, const char *op, const rd_param *params, int32_t count, int64_t limit,
-                           uint64_t hash, const rd_plan **out) {
+static rd_status keep_plan(int32_t device, const char *op, const rd_param *params, int32_t count,
+                           int64_t limit, uint64_t hash, const rd_plan **out) {
     rd_ctx *ctx;
     rd_status status = rdt_context(device, &ctx);
     if (status != RD_OK) return status;
@@ -106,7 +109,8 @@ static rd_status keep_plan(int32_t device, const char *op, const rd_param *param
         if (kept && (kept->hash != hash || strcmp(kept->question, question))) continue;
         if (!kept) {
             kept = calloc(1, sizeof *kept);
-            status = kept ? rd_plan_create(ctx, op, params, count, limit ? 1 : 0, limit, &kept->plan) : RD_E_NOMEM;
+            status =
+                kept ? rd_plan_create(ctx, op, params, count, limit ? 1 : 0, limit, &kept->plan) : RD_E_NOMEM;
             if (status != RD_OK) {
                 free(kept);
                 break;
@@ -151,7 +155,9 @@ static void free_memory(void *state) {
     free(memory);
 }
 
-static void make_key(void) { pthread_key_create(&memory_key, free_memory); }
+static void make_key(void) {
+    pthread_key_create(&memory_key, free_memory);
+}
 
 void *rdt_scratch_get(const rdt_scratch *scratch, size_t bytes) {
     if (scratch->get) return scratch->get(scratch->state, bytes);
@@ -174,7 +180,9 @@ void *rdt_scratch_get(const rdt_scratch *scratch, size_t bytes) {
 }
 
 // ---- block-FP8 linear ----------------------------------------------------------------------------------------------
-static size_t align64(size_t bytes) { return (bytes + 63) / 64 * 64; }
+static size_t align64(size_t bytes) {
+    return (bytes + 63) / 64 * 64;
+}
 
 static rd_status gemm_plan(const rdt_linear_call *call, rd_dtype a_dtype, const rd_plan **out) {
     const rd_param question[] = {RD_INT("n", call->c.shape[1]),
@@ -201,9 +209,14 @@ rd_status rdt_linear_run(const rdt_linear_call *call) {
     const rd_plan *gemm, *quant = NULL;
     rd_status status = gemm_plan(call, call->quantise ? RD_DTYPE_E4M3 : call->x.dtype, &gemm);
     if (status == RD_OK && call->quantise) status = quant_plan(call, &quant);
-    if (status != RD_OK || m == 0) return status; // no rows: the plans are made, which is what loading a layer wants
-    rd_gemm_args args = {.struct_size = sizeof args, .a = call->x, .w = call->w, .w_scale = call->w_scale,
-                         .bias = call->bias, .c = call->c};
+    if (status != RD_OK || m == 0)
+        return status; // no rows: the plans are made, which is what loading a layer wants
+    rd_gemm_args args = {.struct_size = sizeof args,
+                         .a = call->x,
+                         .w = call->w,
+                         .w_scale = call->w_scale,
+                         .bias = call->bias,
+                         .c = call->c};
     // Sizes are asked with a stand-in address, which the entries do not read then.
     static _Alignas(64) char nowhere[64];
     rd_quant_args q = {.struct_size = sizeof q, .x = call->x};

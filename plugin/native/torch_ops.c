@@ -126,8 +126,8 @@ static rdt_tensor make_output(const view *x, int64_t n, rd_tensor *c) {
         strides[i] = i == rank - 1 ? 1 : strides[i + 1] * sizes[i + 1];
     }
     rdt_tensor out = NULL;
-    if (rdt_torch.aoti_torch_empty_strided(rank, sizes, strides, x->dtype_code, x->device_type, x->device_index,
-                                           &out))
+    if (rdt_torch.aoti_torch_empty_strided(rank, sizes, strides, x->dtype_code, x->device_type,
+                                           x->device_index, &out))
         return NULL;
     int64_t rows = 1;
     for (int32_t i = 0; i < rank - 1; i++) rows *= sizes[i];
@@ -139,11 +139,15 @@ static rdt_tensor make_output(const view *x, int64_t n, rd_tensor *c) {
 
 static void linear(uint64_t *stack, bool with_bias) {
     static const char op[] = "fp8_linear";
-    rdt_tensor in[4] = {(void *)stack[0], (void *)stack[1], (void *)stack[2], with_bias ? (void *)stack[3] : NULL};
+    rdt_tensor in[4] = {(void *)stack[0], (void *)stack[1], (void *)stack[2],
+                        with_bias ? (void *)stack[3] : NULL};
     const uint64_t *numbers = stack + (with_bias ? 4 : 3);
     view x = view_of(in[0]), w = view_of(in[1]), w_scale = view_of(in[2]);
-    rdt_linear_call call = {.w = w.tensor, .w_scale = w_scale.tensor, .layout = (int32_t)numbers[1],
-                            .quantise = (int32_t)(numbers[2] & 1), .stream = stream_of(&x)};
+    rdt_linear_call call = {.w = w.tensor,
+                            .w_scale = w_scale.tensor,
+                            .layout = (int32_t)numbers[1],
+                            .quantise = (int32_t)(numbers[2] & 1),
+                            .stream = stream_of(&x)};
     card_scratch card;
     call.scratch = scratch_for(&x, &card);
     if (with_bias) call.bias = view_of(in[3]).tensor;
@@ -203,17 +207,24 @@ static void attn(uint64_t *stack, uint64_t inputs, uint64_t outputs) {
     view q = view_of(in[0]);
     card_scratch card;
     rdt_scratch scratch = scratch_for(&q, &card);
-    rd_attn_args args = {.struct_size = sizeof args, .q = q.tensor,
-                         .k_cache = view_of(in[1]).tensor, .v_cache = view_of(in[2]).tensor,
-                         .k_scale = optional(in[3]), .v_scale = optional(in[4]),
-                         .block_table = view_of(in[5]).tensor, .kv_lens = view_of(in[6]).tensor,
-                         .q_starts = view_of(in[7]).tensor, .sinks = optional(in[8]),
-                         .out = view_of(in[9]).tensor, .scale = real_of(stack[10]),
-                         .softcap = real_of(stack[11]), .window = (int32_t)(int64_t)stack[12]};
+    rd_attn_args args = {.struct_size = sizeof args,
+                         .q = q.tensor,
+                         .k_cache = view_of(in[1]).tensor,
+                         .v_cache = view_of(in[2]).tensor,
+                         .k_scale = optional(in[3]),
+                         .v_scale = optional(in[4]),
+                         .block_table = view_of(in[5]).tensor,
+                         .kv_lens = view_of(in[6]).tensor,
+                         .q_starts = view_of(in[7]).tensor,
+                         .sinks = optional(in[8]),
+                         .out = view_of(in[9]).tensor,
+                         .scale = real_of(stack[10]),
+                         .softcap = real_of(stack[11]),
+                         .window = (int32_t)(int64_t)stack[12]};
     bool shaped = args.q.rank == 3 && args.k_cache.rank == 4 && args.k_cache.shape[2] > 0;
-    rd_status status = shaped ? rdt_attn_run(&args, (int64_t)stack[13], (int32_t)(stack[14] & 1), &scratch,
-                                             stream_of(&q))
-                              : RD_E_INVALID;
+    rd_status status =
+        shaped ? rdt_attn_run(&args, (int64_t)stack[13], (int32_t)(stack[14] & 1), &scratch, stream_of(&q))
+               : RD_E_INVALID;
     if (card.held) rdt_torch.aoti_torch_delete_tensor_object(card.held);
     drop(in, TENSORS);
     if (!shaped) fail("attn", "needs q of rank 3 and caches of rank 4");
@@ -228,9 +239,13 @@ static void kv_write(uint64_t *stack, uint64_t inputs, uint64_t outputs) {
     rdt_tensor in[TENSORS];
     for (int i = 0; i < TENSORS; i++) in[i] = (void *)stack[i];
     view k = view_of(in[0]);
-    rd_kv_write_args args = {.struct_size = sizeof args, .k = k.tensor, .v = view_of(in[1]).tensor,
-                             .k_cache = view_of(in[2]).tensor, .v_cache = view_of(in[3]).tensor,
-                             .k_scale = optional(in[4]), .v_scale = optional(in[5]),
+    rd_kv_write_args args = {.struct_size = sizeof args,
+                             .k = k.tensor,
+                             .v = view_of(in[1]).tensor,
+                             .k_cache = view_of(in[2]).tensor,
+                             .v_cache = view_of(in[3]).tensor,
+                             .k_scale = optional(in[4]),
+                             .v_scale = optional(in[5]),
                              .slots = view_of(in[6]).tensor};
     bool shaped = args.k.rank == 3 && args.k_cache.rank == 4;
     rd_status status =
@@ -245,13 +260,16 @@ static const struct {
     const char *name, *schema;
     rdt_boxed kernel;
 } ops[] = {
-    {"fp8_linear", "fp8_linear(Tensor x, Tensor w, Tensor w_scale, int n, int layout, bool quantise) -> Tensor",
+    {"fp8_linear",
+     "fp8_linear(Tensor x, Tensor w, Tensor w_scale, int n, int layout, bool quantise) -> Tensor",
      fp8_linear},
     {"fp8_linear_bias",
-     "fp8_linear_bias(Tensor x, Tensor w, Tensor w_scale, Tensor bias, int n, int layout, bool quantise) -> Tensor",
+     "fp8_linear_bias(Tensor x, Tensor w, Tensor w_scale, Tensor bias, int n, int layout, bool quantise) -> "
+     "Tensor",
      fp8_linear_bias},
     {"attn",
-     "attn(Tensor q, Tensor k_cache, Tensor v_cache, Tensor k_scale, Tensor v_scale, Tensor block_table, Tensor kv_lens, "
+     "attn(Tensor q, Tensor k_cache, Tensor v_cache, Tensor k_scale, Tensor v_scale, Tensor block_table, "
+     "Tensor kv_lens, "
      "Tensor q_starts, Tensor sinks, Tensor(a!) out, float scale, float softcap, int window, int longest, "
      "bool token_order) -> ()",
      attn},
@@ -266,7 +284,9 @@ static void torch_pool(void *state, int64_t n, void (*body)(void *arg, int64_t i
 
 // Schemas as text for the fallback that registers from Python; NULL past the end.
 RDT_API const char *rdt_schema_at(int32_t index);
-RDT_API const char *rdt_schema_at(int32_t index) { return index >= 0 && index < OPS ? ops[index].schema : NULL; }
+RDT_API const char *rdt_schema_at(int32_t index) {
+    return index >= 0 && index < OPS ? ops[index].schema : NULL;
+}
 
 static void read_codes(void) {
     codes.f32 = rdt_torch.aoti_torch_dtype_float32();
@@ -300,7 +320,8 @@ RDT_API const char *rdt_register(const char *torch_folder, int32_t with_cards) {
             return why;
         }
     for (int key = 0; key < (with_cards ? 2 : 1); key++) {
-        if (rdt_torch.aoti_torch_library_init_impl("radiance", key ? "CUDA" : "CPU", "radiance", 0, &kernels[key]))
+        if (rdt_torch.aoti_torch_library_init_impl("radiance", key ? "CUDA" : "CPU", "radiance", 0,
+                                                   &kernels[key]))
             return "torch refused an implementation library";
         for (int i = 0; i < OPS; i++)
             if (rdt_torch.aoti_torch_library_impl(kernels[key], ops[i].name, ops[i].kernel)) {

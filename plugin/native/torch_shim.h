@@ -25,12 +25,12 @@ typedef void (*rdt_range)(int64_t begin, int64_t end, void *state);
              (bool condition, const char *function, const char *file, uint32_t line, const char *text))      \
     RDT_SHIM(aoti_torch_delete_tensor_object, int32_t, (rdt_tensor tensor))                                  \
     RDT_SHIM(aoti_torch_get_data_ptr, int32_t, (rdt_tensor tensor, void **out))                              \
-    RDT_SHIM(aoti_torch_get_dim, int32_t, (rdt_tensor tensor, int64_t *out))                                 \
+    RDT_SHIM(aoti_torch_get_dim, int32_t, (rdt_tensor tensor, int64_t * out))                                \
     RDT_SHIM(aoti_torch_get_sizes, int32_t, (rdt_tensor tensor, int64_t * *out))                             \
     RDT_SHIM(aoti_torch_get_strides, int32_t, (rdt_tensor tensor, int64_t * *out))                           \
-    RDT_SHIM(aoti_torch_get_dtype, int32_t, (rdt_tensor tensor, int32_t *out))                               \
-    RDT_SHIM(aoti_torch_get_device_type, int32_t, (rdt_tensor tensor, int32_t *out))                         \
-    RDT_SHIM(aoti_torch_get_device_index, int32_t, (rdt_tensor tensor, int32_t *out))                        \
+    RDT_SHIM(aoti_torch_get_dtype, int32_t, (rdt_tensor tensor, int32_t * out))                              \
+    RDT_SHIM(aoti_torch_get_device_type, int32_t, (rdt_tensor tensor, int32_t * out))                        \
+    RDT_SHIM(aoti_torch_get_device_index, int32_t, (rdt_tensor tensor, int32_t * out))                       \
     RDT_SHIM(aoti_torch_empty_strided, int32_t,                                                              \
              (int64_t rank, const int64_t *sizes, const int64_t *strides, int32_t dtype,                     \
               int32_t device_type, int32_t device_index, rdt_tensor *out))                                   \

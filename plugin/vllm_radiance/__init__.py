@@ -7,7 +7,7 @@ __version__ = "0.1.0"
 def install():
     """The entry point of group vllm.general_plugins: called in every process of vLLM. It never raises."""
     try:
-        from .install import install_all
+        from .installer import install_all
 
         install_all()
     except Exception as error:  # whatever it is, stock vLLM must go on

@@ -4,7 +4,7 @@
 import importlib.metadata
 import sys
 
-from . import __version__, gates, install
+from . import __version__, gates, installer
 from .library import RadianceError, library
 
 # What runs in the place of a hook that is not on.
@@ -12,7 +12,6 @@ COSTS = {
     "4-bit draft linears": "draft layers read their FP8 weights",
     "preshuffle": "block-FP8 checkpoints fail on CPUs without AMX; stock kernels elsewhere",
     "attention": "vLLM's attention runs",
-    "AITER attention": "AITER keeps its own geometry",
     "all-reduce": "the vendor's library reduces",
     "draft depth": "the configured depth stays fixed",
     "draft head": "the full head scores drafts",
@@ -50,7 +49,7 @@ def doctor():
     print(f"torch          {_version('torch')}")
     print(f"platform       {_platform()}")
     print("\nhooks")
-    statuses = install.run_steps()
+    statuses = installer.run_steps()
     for status in statuses:
         cost = COSTS.get(status.name)
         print(f"  {status.line()}" + (f": {cost}" if status.state != "on" and cost else ""))

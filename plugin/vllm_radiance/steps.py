@@ -2,8 +2,6 @@
 """The steps of the installation, in their order: packing to 4 bits comes before reordering, because both act after loading
 and the packer must see the plain weight."""
 
-import sys
-
 from . import gates, report
 from .hook import ABSENT, MISSING, OFF, ON, Status
 from .library import library
@@ -84,15 +82,6 @@ def attention(adapter):
     return backend.install(adapter, _platform())
 
 
-def aiter(adapter):
-    from . import aiter as hook
-
-    name, gate = "AITER attention", "RADIANCE_AITER"
-    if not _platform().is_rocm():
-        return Status(name, gate, OFF, "ROCm only")
-    return _gated(name, gate) or hook.install()
-
-
 def all_reduce(adapter):
     name, gate = "all-reduce", "RADIANCE_USE_R4D_AR"
     if _platform().is_cpu():
@@ -136,7 +125,6 @@ ORDER = (
     ("4-bit draft linears", "RADIANCE_FAST_DRAFT", draft_linears),
     ("preshuffle", "RADIANCE_PRESHUFFLE", linears),
     ("attention", "RADIANCE_ATTENTION", attention),
-    ("AITER attention", "RADIANCE_AITER", aiter),
     ("all-reduce", "RADIANCE_USE_R4D_AR", all_reduce),
     ("draft depth", "RADIANCE_DYNAMIC_DRAFT", draft_depth),
     ("draft head", "RADIANCE_FAST_DRAFT", draft_head),

@@ -3,7 +3,6 @@
 #include "cli.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,23 +22,13 @@ static bool package_found(void) {
 }
 
 rd_status cli_run_vllm(int argc, char **argv) {
-    if (argc > 0 && (!strcmp(argv[0], "--help") || !strcmp(argv[0], "-h"))) {
-        const cli_option none[] = {{"--", CLI_FLAG, NULL, NULL, "", 0, 0}};
-        cli_args args;
-        return cli_parse("vllm doctor",
-                         "Says what the plugin vllm-radiance hooked into this machine's vLLM, and what not.", none, 0, 0, 1,
-                         argc, argv, &args);
-    }
+    cli_args args;
+    rd_status status =
+        cli_parse("vllm doctor", "Says what the plugin hooked into this machine's vLLM, and what not.", NULL,
+                  0, 1, 1, argc, argv, &args);
+    if (status != RD_OK || args.done) return status;
     if (!package_found())
         return cli_error(RD_E_STATE, "python3 has no package vllm_radiance: pip install vllm-radiance");
-    char **command = calloc((size_t)argc + 4, sizeof *command);
-    if (!command) return cli_error(RD_E_NOMEM, "no memory for %d arguments", argc);
-    char python[] = "python3", option[] = "-m", package[] = "vllm_radiance";
-    command[0] = python;
-    command[1] = option;
-    command[2] = package;
-    memcpy(command + 3, argv, (size_t)argc * sizeof *argv);
-    execvp(python, command);
-    free(command);
+    execlp("python3", "python3", "-m", "vllm_radiance", args.items[0], (char *)NULL);
     return cli_error(RD_E_IO, "python3 cannot be run: %s", strerror(errno));
 }
