@@ -6,12 +6,15 @@
 #include "gfx1201_sim.h"
 #include "kernels/elementwise/args.h"
 
-static void run_card(const float *logits, int64_t rows, int64_t vocab, const rd_sample_row *params, int32_t *ids) {
+static void run_card(const float *logits, int64_t rows, int64_t vocab, const rd_sample_row *params,
+                     int32_t *ids) {
     rdi_sample_args a = {rows, vocab, logits, vocab, params, ids};
     SIM_RUN(gpu_row("sample_gfx1201"), a, SIM_BUFFER(a, logits, (size_t)(rows * vocab) * sizeof *logits),
-            SIM_BUFFER(a, params, (size_t)rows * sizeof *params), SIM_BUFFER(a, ids, (size_t)rows * sizeof *ids));
+            SIM_BUFFER(a, params, (size_t)rows * sizeof *params),
+            SIM_BUFFER(a, ids, (size_t)rows * sizeof *ids));
 }
-static void run_cpu(const float *logits, int64_t rows, int64_t vocab, const rd_sample_row *params, int32_t *ids) {
+static void run_cpu(const float *logits, int64_t rows, int64_t vocab, const rd_sample_row *params,
+                    int32_t *ids) {
     const rdi_row *row = row_at("sample", 0);
     rdi_sample_args a = {rows, vocab, logits, vocab, params, ids};
     void *ws = malloc(row->ws_bytes(&a, 1));
@@ -20,7 +23,8 @@ static void run_cpu(const float *logits, int64_t rows, int64_t vocab, const rd_s
     free(ws);
 }
 
-static void compare(const float *logits, int64_t rows, int64_t vocab, const rd_sample_row *params, const char *what) {
+static void compare(const float *logits, int64_t rows, int64_t vocab, const rd_sample_row *params,
+                    const char *what) {
     int32_t got[64], want[64];
     assert_true(rows <= 64);
     memset(got, 0x55, sizeof got);
@@ -59,7 +63,8 @@ static void test_random_rows(void **unused) {
             for (int64_t i = 0; i < ROWS * vocab; i++) {
                 logits[i] = 3 * random_normal(&state);
                 if (round & 1) logits[i] = roundf(logits[i]); // many ties, -0 among them
-                if (round == 3 && random_next(&state) % 4 == 0) logits[i] = random_next(&state) & 1 ? NAN : -INFINITY;
+                if (round == 3 && random_next(&state) % 4 == 0)
+                    logits[i] = random_next(&state) & 1 ? NAN : -INFINITY;
             }
             for (int r = 0; r < ROWS; r++) random_params(&params[r], vocab, &state);
             compare(logits, ROWS, vocab, params, "random");
@@ -75,14 +80,16 @@ static void test_edges(void **unused) {
     rd_sample_row params[ROWS];
     for (int r = 0; r < ROWS; r++) {
         params[r] = (rd_sample_row){.temperature = 1, .top_p = 1, .seed = 5, .counter = (uint64_t)r};
-        for (int i = 0; i < VOCAB; i++) logits[r][i] = r == 0 ? NAN : r == 1 ? -INFINITY : r == 2 ? 7.0f : (float)(i % 5);
+        for (int i = 0; i < VOCAB; i++)
+            logits[r][i] = r == 0 ? NAN : r == 1 ? -INFINITY : r == 2 ? 7.0f : (float)(i % 5);
     }
-    logits[3][250] = logits[3][17] = INFINITY;                             // the rest has weight 0
-    for (int i = 0; i < VOCAB; i++) logits[4][i] = i & 1 ? 0.0f : -0.0f;   // equal: ids decide
+    logits[3][250] = logits[3][17] = INFINITY;                           // the rest has weight 0
+    for (int i = 0; i < VOCAB; i++) logits[4][i] = i & 1 ? 0.0f : -0.0f; // equal: ids decide
     params[4].temperature = 0;
-    params[5].top_k = 2, params[5].seed = 9;                               // the k-th of 60 equals: all stay
-    params[6].top_p = 0;                                                   // the first of the ties alone
-    params[7].top_k = VOCAB, params[7].temperature = 0, params[7].top_p = 0, params[7].min_p = 1; // greedy all the same
+    params[5].top_k = 2, params[5].seed = 9; // the k-th of 60 equals: all stay
+    params[6].top_p = 0;                     // the first of the ties alone
+    params[7].top_k = VOCAB, params[7].temperature = 0, params[7].top_p = 0,
+    params[7].min_p = 1; // greedy all the same
     logits[8][3] = 3.4e38f, logits[8][4] = -3.4e38f, params[8].temperature = 1e-30f;
     params[9].min_p = 1, params[9].top_p = 0.5f;
     compare(logits[0], ROWS, VOCAB, params, "edges");
@@ -108,7 +115,9 @@ static void test_large_vocabulary(void **unused) {
     for (int64_t i = 0; i < (int64_t)ROWS * VOCAB; i++)
         logits[i] = (i / VOCAB & 1 ? 0.01f : 2.5f) * random_normal(&state);
     for (int r = 0; r < ROWS; r++)
-        params[r] = (rd_sample_row){.temperature = 1, .top_p = r & 1 ? 0.9f : 0.5f, .top_k = r & 2 ? 40 : 0,
+        params[r] = (rd_sample_row){.temperature = 1,
+                                    .top_p = r & 1 ? 0.9f : 0.5f,
+                                    .top_k = r & 2 ? 40 : 0,
                                     .seed = random_next(&state)};
     compare(logits, ROWS, VOCAB, params, "large");
     free(logits);

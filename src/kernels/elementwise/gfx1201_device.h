@@ -8,7 +8,7 @@
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
 #include "kernels/elementwise/gfx1201_args.h"
 
-#define THREADS(count_)  __attribute__((reqd_work_group_size(count_, 1, 1)))
+#define THREADS(count_)   __attribute__((reqd_work_group_size(count_, 1, 1)))
 #define thread_in_group() ((int)__builtin_amdgcn_workitem_id_x())
 #define lane_of_wave()    (thread_in_group() & 31)
 #define wave_of_group()   (__builtin_amdgcn_readfirstlane(thread_in_group() >> 5))
@@ -24,7 +24,9 @@ static inline void group_barrier(void) {
 }
 
 // ---- types ------------------------------------------------------------------------------------------------------------
-static inline float fma32(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+static inline float fma32(float a, float b, float c) {
+    return __builtin_fmaf(a, b, c);
+}
 
 static inline float load_one(global const void *base, int dtype, long at) {
     if (dtype == RDK_F32) return ((global const float *)base)[at];
@@ -100,7 +102,8 @@ static inline float wave_sum(float x) { // lanes 1, 2, 4, 8, 16 apart
 // a / b rounded to nearest: the scaled Newton step and fix-up that the ISA has for it (v_div_scale, v_div_fmas, v_div_fixup).
 static inline float divide(float a, float b) {
     bool scaled, unused;
-    float d = __builtin_amdgcn_div_scalef(a, b, false, &unused), n = __builtin_amdgcn_div_scalef(a, b, true, &scaled);
+    float d = __builtin_amdgcn_div_scalef(a, b, false, &unused),
+          n = __builtin_amdgcn_div_scalef(a, b, true, &scaled);
     float r = __builtin_amdgcn_rcpf(d);
     r = fma32(fma32(-d, r, 1.0f), r, r);
     float q = n * r;
