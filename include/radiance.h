@@ -80,7 +80,7 @@ typedef struct rd_tensor {
     void *data;
     rd_dtype dtype;
     int32_t rank;
-    int32_t device;   // 0 = host memory; a backend's own numbering otherwise
+    int32_t device;   // 0 = host memory; 1 + N = memory of the card gpu:N (1 for sim:gfx1201)
     int32_t reserved; // zero
     int64_t shape[RD_MAX_RANK];
     int64_t stride[RD_MAX_RANK];
@@ -175,6 +175,22 @@ typedef struct rd_kernel_info {
     const rd_constraint *constraints;
 } rd_kernel_info;
 
+// What a GPU row's kernels take of the hardware, from the built code object: a row is one kernel or a few. RD_E_LIMIT past
+// the last (CPU rows have none).
+typedef struct rd_kernel_resources {
+    uint32_t struct_size;
+    const char *symbol;
+    int32_t vector_registers; // VGPRs; registers of a thread on NVIDIA
+    int32_t scalar_registers; // SGPRs; 0 on NVIDIA
+    int32_t shared_bytes;     // static LDS or shared memory of a work-group
+    int32_t scratch_bytes;    // of a lane
+    int32_t spills;           // registers on gfx1201, bytes on NVIDIA
+    int32_t code_bytes;       // 0 unknown
+    int32_t waves_per_simd;   // occupancy that registers and static LDS leave; 0 unknown
+} rd_kernel_resources;
+RD_API rd_status rd_kernel_resources_at(const rd_kernel_info *kernel, int32_t index,
+                                        rd_kernel_resources *out);
+
 typedef struct rd_op_info {
     const char *name, *computes;
     const char *interval_key; // the key that a plan covers an interval of ("m", "rows"), or NULL
@@ -248,6 +264,10 @@ RD_API const rd_kernel_info *rd_plan_kernel(const rd_plan *plan,
                                             int64_t at); // row used at interval value `at`
 RD_API rd_status rd_plan_text(const rd_plan *plan, char *text, size_t *bytes);
 
+// On a card every operand, table and workspace lies in its memory (rd_tensor.device) and calls are in stream order. Contents
+// that a CPU run checks (token ids, slots, positions, block tables, lengths) cannot be read there: kernels never leave the
+// operands' bounds because of them, results of such rows are unspecified.
+//
 // Every run: ws = NULL stores the bytes needed in *ws_bytes and does nothing else; otherwise *ws_bytes is the size of
 // ws (64-byte aligned). ws_bytes may be NULL when the plan needs none.
 
@@ -302,6 +322,10 @@ typedef struct rd_attn_args {
     float scale;                // usually 1/sqrt(head_dim)
     float softcap;              // 0 = off: cap * tanh(x / cap)
     int32_t window;             // 0 = off; else keys in (pos - window, pos]
+    // On a card the host reads neither q_starts nor kv_lens. Bounds of the call, so that a captured graph serves every
+    // length up to them: longest q_len (needed on a card; 0 elsewhere = read from q_starts) and longest kv_len
+    // (0 = max_blocks * block_tokens).
+    int32_t max_q_len, max_kv_len;
 } rd_attn_args;
 RD_API rd_status rd_attn_run(const rd_plan *plan, const rd_attn_args *args, void *ws, size_t *ws_bytes,
                              rd_stream stream);
@@ -370,7 +394,7 @@ typedef struct rd_sample_row {
 typedef struct rd_sample_args {
     uint32_t struct_size;
     rd_tensor logits;          // [rows, vocab] f32
-    const rd_sample_row *rows; // [rows]
+    const rd_sample_row *rows; // [rows]; in the card's memory when logits are
     rd_tensor ids;             // [rows] i32 out
 } rd_sample_args;
 RD_API rd_status rd_sample_run(const rd_plan *plan, const rd_sample_args *args, void *ws, size_t *ws_bytes,

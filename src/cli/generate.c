@@ -154,6 +154,7 @@ static rd_status print_json(const answer *a, const text_sink *sink) {
 }
 
 static void print_stats(const cli_runner *runner, const answer *a) {
+    fflush(stdout); // the two may be one terminal: the answer ends before its figures
     fprintf(stderr,
             "ready in %.0f ms; prefill %" PRId64 " tokens, %.1f tok/s; decode %" PRId64
             " tokens, %.1f tok/s\n",

@@ -93,8 +93,9 @@ void rdi_verdicts_reason(const rdi_verdicts *verdicts, const rdi_query *query, c
                          char *text, size_t bytes) {
     const rdi_row *chosen = rdi_verdicts_chosen(verdicts);
     if (!verdicts->count) {
-        snprintf(text, bytes, "no %s kernel for %s in this build", query->op->info.name,
-                 device->info.backend);
+        const char *absent = rdi_rows_absent(rdi_device_backend(device));
+        snprintf(text, bytes, "no %s kernel for %s in this build%s%s%s", query->op->info.name,
+                 device->info.backend, absent ? " (" : "", absent ? absent : "", absent ? ")" : "");
     } else if (!chosen) {
         join_reasons(verdicts, text, bytes);
     } else if (rdi_row_is_slow(chosen)) {

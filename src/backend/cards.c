@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// rd_device_open: the CPU and the fixtures from below, "gpu:N" over all drivers, "sim:gfx1201" over our simulator.
+#include "backend/backend.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const rdi_driver *const drivers[] = {NULL};
+
+const rdi_driver *rdi_driver_at(int32_t index) {
+    return index >= 0 && (size_t)index < RDI_COUNT(drivers) ? drivers[index] : NULL;
+}
+
+// Finds the driver of the wanted card of all; its number among the driver's own in *index.
+static rd_status find_card(const char *name, long wanted, const rdi_driver **driver, int32_t *index) {
+    char whys[512] = "";
+    size_t used = 0;
+    long seen = 0;
+    for (int32_t i = 0; rdi_driver_at(i); i++) {
+        char why[256] = "";
+        int32_t count = rdi_driver_at(i)->count(NULL, why, sizeof why);
+        if (wanted < seen + count) {
+            *driver = rdi_driver_at(i);
+            *index = (int32_t)(wanted - seen);
+            return RD_OK;
+        }
+        seen += count;
+        if (*why && used < sizeof whys)
+            used += (size_t)snprintf(whys + used, sizeof whys - used, "%s%s", used ? "; " : "", why);
+    }
+    if (seen) return rdi_fail(RD_E_NO_DEVICE, "device=%s, this machine has gpu:0 to gpu:%ld", name, seen - 1);
+    return rdi_fail(RD_E_NO_DEVICE, "device=%s: no card: %s", name, *whys ? whys : "no driver in this build");
+}
+
+static rd_status open_card(const char *name, const rdi_driver *driver, const char *library, int32_t index,
+                           int32_t number, rd_device **out) {
+    rd_device *device = rdi_calloc(1, sizeof *device);
+    if (!device) return RD_E_NOMEM;
+    device->backend = driver->backend;
+    device->info.struct_size = sizeof device->info;
+    rd_status status = driver->open(library, index, &device->info, &device->isa, &device->card);
+    if (status != RD_OK) {
+        rdi_free(device);
+        return status;
+    }
+    snprintf(device->name, sizeof device->name, "%s", name);
+    device->info.name = device->name;
+    snprintf(device->card->name, sizeof device->card->name, "%s", name);
+    device->card->driver = driver;
+    device->card->number = number;
+    pthread_mutex_init(&device->card->lock, NULL);
+    *out = device;
+    return RD_OK;
+}
+
+static rd_status open_gpu(const char *name, rd_device **out) {
+    char *end;
+    long wanted = strtol(name + strlen("gpu:"), &end, 10);
+    if (end == name + strlen("gpu:") || *end || wanted < 0 || wanted > 1023)
+        return rdi_fail(RD_E_NO_DEVICE, "device=%.40s, needs gpu: and the number of a card", name);
+    const rdi_driver *driver = NULL;
+    int32_t index = 0;
+    RDI_TRY(find_card(name, wanted, &driver, &index));
+    return open_card(name, driver, NULL, index, (int32_t)wanted + 1, out);
+}
+
+rd_status rd_device_open(const char *name, rd_device **out) {
+    if (!out) return rdi_fail(RD_E_INVALID, "rd_device_open: out=NULL, needs a place for the device");
+    *out = NULL;
+    if (!name) name = "cpu";
+    if (!strncmp(name, "gpu:", 4)) return open_gpu(name, out);
+    return rdi_device_open_host(name, out);
+}
+
+void rd_device_close(rd_device *device) {
+    if (!device) return;
+    rdi_card *card = device->card;
+    if (card) {
+        rdi_card_unload_all(card);
+        pthread_mutex_destroy(&card->lock);
+        card->driver->close(card);
+    }
+    rdi_free(device);
+}
