@@ -9,10 +9,6 @@
 // Codes of element types; the host's rd_dtype is not visible in OpenCL C. RDK_NONE: no bias.
 enum { RDK_GEMM_NONE = -1, RDK_GEMM_F32 = 0, RDK_GEMM_BF16, RDK_GEMM_F16 };
 
-// Class `step`: a work-group is eight waves that share one tile of weight rows. Wave s takes the k steps s, s + 8, s + 16 ...
-// and the eight sums are added in that order: the split of K is eight, whatever N, K, M and the device are.
-enum { RDK_STEP_SLICES = 8, RDK_STEP_BLOCK = 32 * RDK_STEP_SLICES };
-
 // Class `chunk`: a work-group of eight waves makes a tile of C from 128-byte wide slices of A and W in LDS.
 enum { RDK_CHUNK_BLOCK = 256, RDK_CHUNK_TILE_N = 128 };
 

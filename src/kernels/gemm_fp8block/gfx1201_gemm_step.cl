@@ -12,11 +12,11 @@ RDK_INLINE v8f product(v4i w, const v4i *a, v8f sum) {
     return wmma_e4m3(w.zw, a[0].zw, wmma_e4m3(w.xy, a[0].xy, sum));
 }
 
-#define PREFIX  rdk_gemm_fp8block_step_gfx1201_row
+#define PREFIX  rdk_gemm_fp8block_step_gfx1201
 #define SHUFFLE 0
 #include "kernels/gemm_fp8block/gfx1201_step_kernels.inc"
 #undef PREFIX
 #undef SHUFFLE
-#define PREFIX  rdk_gemm_fp8block_step_gfx1201_shuffle16
+#define PREFIX  rdk_gemm_fp8block_step_preshuffle_gfx1201
 #define SHUFFLE 1
 #include "kernels/gemm_fp8block/gfx1201_step_kernels.inc"
