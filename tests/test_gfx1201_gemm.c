@@ -219,6 +219,51 @@ static void test_step_nan(void **state) {
     gemm_case_free(&g);
 }
 
+// ---- gemm_fp8block, class chunk -------------------------------------------------------------------------------------------
+static const row_pair chunk = {"gemm_fp8block_chunk_gfx1201", "gemm_fp8block_chunk_preshuffle_gfx1201"};
+
+static void test_chunk_tiles(void **state) {
+    NEED_SIM();
+    static const int64_t rows[] = {1, 65, 200}, columns[] = {96, 272}, depths[] = {128, 416, 1024};
+    (void)state;
+    for (int units = 1; units <= 64; units += 63) // tiles of 128 rows, of 64 rows
+        for (size_t m = 0; m < RDI_COUNT(rows); m++)
+            for (size_t n = 0; n < RDI_COUNT(columns); n++) {
+                sim.compute_units = units;
+                check_spec(chunk, &(gemm_spec){.op = "gemm_fp8block", .m = rows[m], .n = columns[n], .k = depths[m],
+                                               .a_dtype = RD_DTYPE_E4M3, .w_scale_dtype = n ? RD_DTYPE_E8M0 : RD_DTYPE_F32,
+                                               .c_dtype = (rd_dtype[]){RD_DTYPE_BF16, RD_DTYPE_F16, RD_DTYPE_F32}[(m + n) % 3],
+                                               .bias_dtype = (rd_dtype[]){RD_DTYPE_NONE, RD_DTYPE_F32, RD_DTYPE_BF16}[m],
+                                               .specials = true});
+            }
+    sim.compute_units = 0;
+}
+
+static void test_chunk_ragged(void **state) {
+    NEED_SIM();
+    static const int64_t columns[] = {1, 130}, depths[] = {1, 127, 129, 517, 580};
+    (void)state;
+    for (size_t i = 0; i < RDI_COUNT(columns); i++)
+        for (size_t j = 0; j < RDI_COUNT(depths); j++)
+            check_spec(chunk, &(gemm_spec){.op = "gemm_fp8block", .m = 3 + 66 * (int64_t)i, .n = columns[i], .k = depths[j],
+                                           .a_dtype = RD_DTYPE_E4M3, .w_scale_dtype = RD_DTYPE_F32, .c_dtype = RD_DTYPE_BF16,
+                                           .a_pad = (int64_t)(i + j) % 4, .w_pad = (int64_t)j % 3 * 2, .c_pad = (int64_t)i,
+                                           .scales_transposed = (i + j) & 1, .specials = true});
+}
+
+// The field's grid with M = 83, and 4096 where M * N * K stays below what two cores simulate in minutes.
+static void test_chunk_acceptance(void **state) {
+    NEED_SIM();
+    static const int64_t columns[] = {128, 512, 576, 7168, 13824}, depths[] = {256, 3884, 4096, 13824, 16384};
+    (void)state;
+    for (size_t n = 0; n < (full() ? 5 : 3); n++)
+        for (size_t k = 0; k < (full() ? 5 : 2); k++)
+            for (int large = 0; large < (full() && n < 3 && k < 3 ? 2 : 1); large++)
+                check_spec(chunk, &(gemm_spec){.op = "gemm_fp8block", .m = large ? 4096 : 83, .n = columns[n], .k = depths[k],
+                                               .a_dtype = RD_DTYPE_E4M3, .w_scale_dtype = RD_DTYPE_F32,
+                                               .c_dtype = n == 1 ? RD_DTYPE_F32 : RD_DTYPE_BF16});
+}
+
 // ---- the bits of a row ------------------------------------------------------------------------------------------------------
 static void same_rows(const gemm_case *g, const guarded *some, int64_t first, int64_t m, const guarded *all) {
     size_t row_bytes = (size_t)g->spec.n * rd_dtype_bytes(g->spec.c_dtype);
@@ -256,6 +301,24 @@ static void test_step_bits(void **state) {
                                       .w_scale_dtype = RD_DTYPE_F32, .c_dtype = RD_DTYPE_F32});
     }
     sim.compute_units = 0;
+}
+
+// The tiles of class chunk do not decide bits either.
+static void test_chunk_bits(void **state) {
+    NEED_SIM();
+    (void)state;
+    gemm_rng rng = {seed};
+    gemm_case g;
+    gemm_case_make(&g, &(gemm_spec){.op = "gemm_fp8block", .m = 150, .n = 144, .k = 416, .a_dtype = RD_DTYPE_E4M3,
+                                    .w_scale_dtype = RD_DTYPE_F32, .c_dtype = RD_DTYPE_F32}, &rng);
+    sim.compute_units = 1;
+    guarded all = run_all(row_named(chunk.row), &g, RDI_LAYOUT_ROW);
+    sim.compute_units = 64;
+    guarded some = run_rows(row_named(chunk.shuffle16), &g, RDI_LAYOUT_SHUFFLE16, 40, 110);
+    same_rows(&g, &some, 40, 110, &all);
+    sim.compute_units = 0;
+    guarded_free(&all), guarded_free(&some);
+    gemm_case_free(&g);
 }
 
 // The simulator reads its schedule seed once, so each has a process.
@@ -333,6 +396,10 @@ int main(void) {
         cmocka_unit_test(test_step_nan),
         cmocka_unit_test(test_step_bits),
         cmocka_unit_test(test_step_acceptance),
+        cmocka_unit_test(test_chunk_tiles),
+        cmocka_unit_test(test_chunk_ragged),
+        cmocka_unit_test(test_chunk_bits),
+        cmocka_unit_test(test_chunk_acceptance),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

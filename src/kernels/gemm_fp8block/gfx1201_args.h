@@ -10,7 +10,7 @@
 enum { RDK_GEMM_NONE = -1, RDK_GEMM_F32 = 0, RDK_GEMM_BF16, RDK_GEMM_F16 };
 
 // Class `chunk`: a work-group of eight waves makes a tile of C from 128-byte wide slices of A and W in LDS.
-enum { RDK_CHUNK_BLOCK = 256, RDK_CHUNK_TILE_N = 128 };
+enum { RDK_CHUNK_BLOCK = 256, RDK_CHUNK_TILE_N = 128, RDK_CHUNK_M_GROUP = 8 };
 
 typedef struct rdk_gemm_gfx1201_args {
     RDK_PTR(const char) a;

@@ -73,3 +73,31 @@ int32_t rdi_gemm_fp8block_step_preshuffle_gfx1201(const void *args, void *ws, co
     (void)ws;
     return rdi_gemm_gfx1201_step(args, device, &kernels, out);
 }
+
+int32_t rdi_gemm_gfx1201_chunk(const rdi_gemm_args *a, const rd_device_info *device, const char *const kernels[2],
+                               rdi_launch *out) {
+    const rdk_gemm_gfx1201_args args = rdi_gemm_gfx1201_args(a);
+    int64_t n_tiles = rdi_ceil_div(a->n, RDK_CHUNK_TILE_N);
+    // Two groups of 128 rows fit beside each other on a WGP, which is two compute units: with fewer groups than units take
+    // tiles of half the height.
+    bool narrow = rdi_ceil_div(a->m, 128) * n_tiles < device->compute_units;
+    int64_t m_tiles = rdi_ceil_div(a->m, narrow ? 64 : 128), m_group = rdi_min(m_tiles, RDK_CHUNK_M_GROUP);
+    const uint32_t grid[3] = {(uint32_t)m_group, (uint32_t)n_tiles, (uint32_t)rdi_ceil_div(m_tiles, RDK_CHUNK_M_GROUP)};
+    rdi_launch_fill(out, kernels[narrow], grid, RDK_CHUNK_BLOCK, &args, sizeof args);
+    return 1;
+}
+
+int32_t rdi_gemm_fp8block_chunk_gfx1201(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
+    static const char *const kernels[2] = {"rdk_gemm_fp8block_chunk_gfx1201_128x128",
+                                           "rdk_gemm_fp8block_chunk_gfx1201_64x128"};
+    (void)ws;
+    return rdi_gemm_gfx1201_chunk(args, device, kernels, out);
+}
+
+int32_t rdi_gemm_fp8block_chunk_preshuffle_gfx1201(const void *args, void *ws, const rd_device_info *device,
+                                                   rdi_launch *out) {
+    static const char *const kernels[2] = {"rdk_gemm_fp8block_chunk_preshuffle_gfx1201_128x128",
+                                           "rdk_gemm_fp8block_chunk_preshuffle_gfx1201_64x128"};
+    (void)ws;
+    return rdi_gemm_gfx1201_chunk(args, device, kernels, out);
+}

@@ -30,4 +30,8 @@ typedef struct rdi_step_kernels {
 int32_t rdi_gemm_gfx1201_step(const rdi_gemm_args *a, const rd_device_info *device, const rdi_step_kernels *kernels,
                               rdi_launch *out);
 
+// Class `chunk`: symbols of the 128x128 and of the 64x128 kernel.
+int32_t rdi_gemm_gfx1201_chunk(const rdi_gemm_args *a, const rd_device_info *device, const char *const kernels[2],
+                               rdi_launch *out);
+
 #endif // RDI_GEMM_GFX1201_GEOMETRY_H
