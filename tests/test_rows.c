@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: threads
 // The built table and the op table are sound: what every row must keep to, whoever adds it.
 #include <setjmp.h>
 #include <stdarg.h>

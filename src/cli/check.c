@@ -146,10 +146,14 @@ rd_status cli_run_check(int argc, char **argv) {
     if (!seed) seed = (int64_t)time(NULL);
     totals sum = {.list = json ? cJSON_CreateArray() : NULL};
     if (json) fprintf(stderr, "seed %lld\n", (long long)seed);
+    cli_catch_interrupt();
     status = check_all(op, device, threads, (uint64_t)seed, full, &sum);
-    if (status != RD_OK) {
+    if (status != RD_OK && status != RD_E_CANCELLED) {
         cJSON_Delete(sum.list);
         return status;
     }
-    return finish(&sum, (uint64_t)seed);
+    rd_status verdict = finish(&sum, (uint64_t)seed);
+    if (verdict == RD_OK && status == RD_E_CANCELLED)
+        return cli_error(status, "check: stopped by a signal: later cases were not run");
+    return verdict;
 }

@@ -101,8 +101,13 @@ static rd_status execute(check_run *run, check_case *c, const rd_kernel_info *ke
     return status;
 }
 
+static bool stopped(check_run *run) {
+    if (run->status == RD_OK && cli_interrupted()) run->status = RD_E_CANCELLED;
+    return run->status != RD_OK;
+}
+
 void check_case_run(check_run *run, check_case *c) {
-    if (run->status != RD_OK) return;
+    if (stopped(run)) return;
     if (!c->have_reference) {
         run->status = execute(run, c, run->reference);
         if (run->status != RD_OK) {
@@ -113,7 +118,7 @@ void check_case_run(check_run *run, check_case *c) {
             memcpy(c->outputs[i].want, c->outputs[i].got, (size_t)c->outputs[i].count * sizeof(float));
         c->have_reference = true;
     }
-    for (int i = 0; i < run->row_count; i++) {
+    for (int i = 0; i < run->row_count && !stopped(run); i++) {
         check_row *row = &run->rows[i];
         rd_status status = execute(run, c, row->kernel);
         if (status == RD_E_UNSUPPORTED) {

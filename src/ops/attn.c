@@ -43,7 +43,8 @@ static rd_status check_query(const char *op, const rd_attn_args *args) {
     RDI_TRY(rdi_check_tensor(op, "out", out, 3, RD_DTYPE_NONE));
     RDI_TRY(check_dtype(op, "out", out, RD_DTYPE_BF16, RD_DTYPE_F32));
     for (int32_t axis = 0; axis < 3; axis++) RDI_TRY(rdi_check_dim(op, "out", out, axis, q->shape[axis]));
-    return rdi_check_stride(op, "out", out, 2, 1);
+    RDI_TRY(rdi_check_stride(op, "out", out, 2, 1));
+    return rdi_check_apart(op, "out", out);
 }
 
 static rd_status check_scale(const char *op, const char *field, const rd_tensor *scale,

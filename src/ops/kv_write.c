@@ -15,7 +15,10 @@ static rd_status check_cache(const rd_plan *plan, const char *field, const rd_te
     RDI_TRY(rdi_check_dim(op, field, cache, 1, rdi_plan_int(plan, "block_tokens")));
     RDI_TRY(rdi_check_dim(op, field, cache, 2, heads));
     RDI_TRY(rdi_check_dim(op, field, cache, 3, rdi_plan_int(plan, "head_dim")));
-    if (!token_order) return rdi_check_stride(op, field, cache, 3, 1);
+    if (!token_order) {
+        RDI_TRY(rdi_check_stride(op, field, cache, 3, 1));
+        return rdi_check_apart(op, field, cache);
+    }
     if (cache->shape[1] % 16)
         return rdi_fail(RD_E_INVALID, "%s: %s: block_tokens=%lld, needs a multiple of 16 for k_order=token",
                         op, field, (long long)cache->shape[1]);

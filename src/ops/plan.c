@@ -89,7 +89,10 @@ static void sorted_text(const rd_plan *plan, const plan_range *range, char *text
     if (query.op->info.interval_key) rdi_query_bind(&query, query.op->info.interval_key, range->lo);
     char rest[RDI_QUERY_TEXT_BYTES];
     rdi_query_sorted_text(&query, rest);
-    snprintf(text, bytes, "..%lld %s", (long long)range->hi, rest);
+    if (query.op->info.interval_key)
+        snprintf(text, bytes, "..%lld %s", (long long)range->hi, rest);
+    else
+        snprintf(text, bytes, "%s", rest); // the same question as a select: one entry
 }
 
 static rd_status record(const rd_plan *plan) {

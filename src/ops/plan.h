@@ -26,6 +26,8 @@ rd_status rdi_check_dim(const char *op, const char *field, const rd_tensor *tens
                         int64_t needed);
 rd_status rdi_check_stride(const char *op, const char *field, const rd_tensor *tensor, int32_t axis,
                            int64_t needed);
+// No element twice: for what a kernel writes. After rdi_check_tensor, which bounds the extent.
+rd_status rdi_check_apart(const char *op, const char *field, const rd_tensor *tensor);
 // The ws protocol of radiance.h: with ws == NULL stores `needed` in *ws_bytes and sets *done; else checks size, alignment.
 rd_status rdi_check_workspace(const char *op, size_t needed, void *ws, size_t *ws_bytes, bool *done);
 // Every operand lies where the plan's device is: host memory for the CPU, memory of the card for a GPU. Operands that are

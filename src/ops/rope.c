@@ -47,6 +47,8 @@ rd_status rd_rope_run(const rd_plan *plan, const rd_rope_args *args, rd_stream s
                              {"inv_freq", &args->inv_freq}, {"q_norm", &args->q_norm},
                              {"k_norm", &args->k_norm}));
     RDI_TRY(check_positions(op, &args->positions, tokens, rdi_plan_on_host(plan)));
+    RDI_TRY(rdi_check_apart(op, "q", &args->q));
+    if (has_k) RDI_TRY(rdi_check_apart(op, "k", &args->k));
     RDI_TRY(rdi_operand_vector(op, "inv_freq", &args->inv_freq, RD_DTYPE_F32, rotary / 2));
     RDI_TRY(check_norms(op, plan, args, head_dim));
     const rdi_row *row = rdi_plan_row(plan, 0);
