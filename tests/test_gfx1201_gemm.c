@@ -30,9 +30,11 @@ static const rdi_row *row_named(const char *name) {
 
 // ---- running ------------------------------------------------------------------------------------------------------------
 // Rows first .. first + m - 1 of the case; a poisoned buffer of m rows comes back.
-static guarded run_rows(const rdi_row *row, const gemm_case *g, rdi_weight_layout layout, int64_t first, int64_t m) {
+static guarded run_rows(const rdi_row *row, const gemm_case *g, rdi_weight_layout layout, int64_t first,
+                        int64_t m) {
     rdi_gemm_args args = g->args;
-    size_t c_bytes = rd_dtype_bytes(args.c_dtype), a_at = (size_t)(first * args.a_stride) * rd_dtype_bytes(args.a_dtype),
+    size_t c_bytes = rd_dtype_bytes(args.c_dtype),
+           a_at = (size_t)(first * args.a_stride) * rd_dtype_bytes(args.a_dtype),
            s_at = (size_t)(first * args.a_scale_stride_m) * sizeof(float);
     args.m = m;
     args.layout = layout;
@@ -42,9 +44,10 @@ static guarded run_rows(const rdi_row *row, const gemm_case *g, rdi_weight_layou
     if (args.a_scale) args.a_scale += first * args.a_scale_stride_m;
     guarded c = guarded_new((size_t)((m - 1) * args.c_stride + args.n) * c_bytes, POISON);
     args.c = c.data;
-    SIM_RUN(row, args, SIM_BUFFER(args, a, g->a.bytes - a_at), SIM_BUFFER(args, a_scale, g->a_scale.bytes - s_at),
-            SIM_BUFFER(args, w, g->w[layout].bytes), SIM_BUFFER(args, w_scale, g->w_scale.bytes),
-            SIM_BUFFER(args, bias, g->bias.bytes), SIM_BUFFER(args, c, c.bytes));
+    SIM_RUN(row, args, SIM_BUFFER(args, a, g->a.bytes - a_at),
+            SIM_BUFFER(args, a_scale, g->a_scale.bytes - s_at), SIM_BUFFER(args, w, g->w[layout].bytes),
+            SIM_BUFFER(args, w_scale, g->w_scale.bytes), SIM_BUFFER(args, bias, g->bias.bytes),
+            SIM_BUFFER(args, c, c.bytes));
     return c;
 }
 
@@ -76,7 +79,8 @@ static float *magnitudes(const gemm_case *g) {
     rdi_gemm_args args = g->args;
     guarded copies[3];
     const guarded *sources[3] = {&g->a, &g->w[0], &g->bias};
-    size_t elem_bytes[3] = {rd_dtype_bytes(args.a_dtype), rd_dtype_bytes(args.w_dtype), rd_dtype_bytes(args.bias_dtype)};
+    size_t elem_bytes[3] = {rd_dtype_bytes(args.a_dtype), rd_dtype_bytes(args.w_dtype),
+                            rd_dtype_bytes(args.bias_dtype)};
     for (int i = 0; i < 3; i++) {
         copies[i] = guarded_new(sources[i]->bytes, 0);
         for (size_t at = 0; at < sources[i]->bytes; at++)
@@ -105,19 +109,23 @@ static void judge(const rdi_row *row, const gemm_case *g, const guarded *c) {
         for (int64_t n = 0; n < s->n + s->c_pad && (m < s->m - 1 || n < s->n); n++) {
             if (n >= s->n) { // between the rows
                 for (size_t b = 0; b < rd_dtype_bytes(s->c_dtype); b++)
-                    assert_int_equal(c->data[(size_t)(m * (s->n + s->c_pad) + n) * rd_dtype_bytes(s->c_dtype) + b], POISON);
+                    assert_int_equal(
+                        c->data[(size_t)(m * (s->n + s->c_pad) + n) * rd_dtype_bytes(s->c_dtype) + b],
+                        POISON);
                 continue;
             }
             double value = (double)want[m * s->n + n],
                    got = (double)rdi_load_f32(c->data, s->c_dtype, m * (s->n + s->c_pad) + n);
-            if (isnan(value) ? isnan(got) : fabs(got - value) <= bound(s, (double)magnitude[m * s->n + n], value)) {
+            if (isnan(value) ? isnan(got)
+                             : fabs(got - value) <= bound(s, (double)magnitude[m * s->n + n], value)) {
                 if (!isnan(value)) difference += fabs(got - value), size += fabs(value);
                 continue;
             }
-            fail_msg("%s m=%lld n=%lld k=%lld a=%s c=%s seed=%llx: C[%lld][%lld] = %g, reference %g, magnitude %g",
-                     row->info.name, (long long)s->m, (long long)s->n, (long long)s->k, rd_dtype_name(s->a_dtype),
-                     rd_dtype_name(s->c_dtype), (unsigned long long)seed, (long long)m, (long long)n, got, value,
-                     (double)magnitude[m * s->n + n]);
+            fail_msg(
+                "%s m=%lld n=%lld k=%lld a=%s c=%s seed=%llx: C[%lld][%lld] = %g, reference %g, magnitude %g",
+                row->info.name, (long long)s->m, (long long)s->n, (long long)s->k, rd_dtype_name(s->a_dtype),
+                rd_dtype_name(s->c_dtype), (unsigned long long)seed, (long long)m, (long long)n, got, value,
+                (double)magnitude[m * s->n + n]);
         }
     // The field's acceptance: mean |diff| / mean |ref| < 1e-3. Half a unit of bf16 alone is up to 2^-9.
     if (s->c_dtype == RD_DTYPE_F32) assert_true(difference <= 1e-3 * size);
@@ -159,19 +167,28 @@ static void test_step_tiles(void **state) {
     sim.compute_units = 4;
     for (size_t m = 0; m < RDI_COUNT(rows); m++)
         for (size_t n = 0; n < RDI_COUNT(columns); n++)
-            check_spec(step, &(gemm_spec){.op = "gemm_fp8block", .m = rows[m], .n = columns[n], .k = 640 + 32 * (int64_t)n,
-                                          .a_dtype = RD_DTYPE_E4M3, .w_scale_dtype = n & 1 ? RD_DTYPE_E8M0 : RD_DTYPE_F32,
-                                          .c_dtype = (rd_dtype[]){RD_DTYPE_BF16, RD_DTYPE_F16, RD_DTYPE_F32}[(m + n) % 3],
-                                          .bias_dtype = (rd_dtype[]){RD_DTYPE_NONE, RD_DTYPE_F32, RD_DTYPE_BF16}[m % 3],
-                                          .specials = true});
+            check_spec(
+                step,
+                &(gemm_spec){.op = "gemm_fp8block",
+                             .m = rows[m],
+                             .n = columns[n],
+                             .k = 640 + 32 * (int64_t)n,
+                             .a_dtype = RD_DTYPE_E4M3,
+                             .w_scale_dtype = n & 1 ? RD_DTYPE_E8M0 : RD_DTYPE_F32,
+                             .c_dtype = (rd_dtype[]){RD_DTYPE_BF16, RD_DTYPE_F16, RD_DTYPE_F32}[(m + n) % 3],
+                             .bias_dtype = (rd_dtype[]){RD_DTYPE_NONE, RD_DTYPE_F32, RD_DTYPE_BF16}[m % 3],
+                             .specials = true});
     sim.compute_units = 0;
 }
 
 // Ragged N and K, padded rows that start on dwords or anywhere, scales by columns.
 static void test_step_ragged(void **state) {
     NEED_SIM();
-    static const gemm_spec base = {.op = "gemm_fp8block", .a_dtype = RD_DTYPE_E4M3, .w_scale_dtype = RD_DTYPE_F32,
-                                   .c_dtype = RD_DTYPE_BF16, .specials = true};
+    static const gemm_spec base = {.op = "gemm_fp8block",
+                                   .a_dtype = RD_DTYPE_E4M3,
+                                   .w_scale_dtype = RD_DTYPE_F32,
+                                   .c_dtype = RD_DTYPE_BF16,
+                                   .specials = true};
     static const int64_t columns[] = {1, 17, 130, 301}, depths[] = {1, 31, 127, 129, 517, 1100};
     (void)state;
     for (size_t i = 0; i < RDI_COUNT(columns); i++)
@@ -196,8 +213,12 @@ static void test_step_acceptance(void **state) {
         for (size_t k = 0; k < (full() ? 5 : 3); k++)
             for (size_t m = 0; m < 4; m++)
                 if (full() || n == 0 || (n + k + m) % 4 == 0)
-                    check_spec(step, &(gemm_spec){.op = "gemm_fp8block", .m = rows[m], .n = columns[n], .k = depths[k],
-                                                  .a_dtype = RD_DTYPE_E4M3, .w_scale_dtype = RD_DTYPE_F32,
+                    check_spec(step, &(gemm_spec){.op = "gemm_fp8block",
+                                                  .m = rows[m],
+                                                  .n = columns[n],
+                                                  .k = depths[k],
+                                                  .a_dtype = RD_DTYPE_E4M3,
+                                                  .w_scale_dtype = RD_DTYPE_F32,
                                                   .c_dtype = m == 1 ? RD_DTYPE_F32 : RD_DTYPE_BF16});
 }
 
@@ -207,8 +228,15 @@ static void test_step_nan(void **state) {
     (void)state;
     gemm_rng rng = {seed};
     gemm_case g;
-    gemm_case_make(&g, &(gemm_spec){.op = "gemm_fp8block", .m = 5, .n = 96, .k = 384, .a_dtype = RD_DTYPE_E4M3,
-                                    .w_scale_dtype = RD_DTYPE_F32, .c_dtype = RD_DTYPE_BF16}, &rng);
+    gemm_case_make(&g,
+                   &(gemm_spec){.op = "gemm_fp8block",
+                                .m = 5,
+                                .n = 96,
+                                .k = 384,
+                                .a_dtype = RD_DTYPE_E4M3,
+                                .w_scale_dtype = RD_DTYPE_F32,
+                                .c_dtype = RD_DTYPE_BF16},
+                   &rng);
     g.w[0].data[37 * 384 + 200] = 0xff;
     g.a.data[3 * 384 + 17] = 0x7f;
     guarded c = run_all(row_named(step.row), &g, RDI_LAYOUT_ROW);
@@ -230,10 +258,16 @@ static void test_chunk_tiles(void **state) {
         for (size_t m = 0; m < RDI_COUNT(rows); m++)
             for (size_t n = 0; n < RDI_COUNT(columns); n++) {
                 sim.compute_units = units;
-                check_spec(chunk, &(gemm_spec){.op = "gemm_fp8block", .m = rows[m], .n = columns[n], .k = depths[m],
-                                               .a_dtype = RD_DTYPE_E4M3, .w_scale_dtype = n ? RD_DTYPE_E8M0 : RD_DTYPE_F32,
-                                               .c_dtype = (rd_dtype[]){RD_DTYPE_BF16, RD_DTYPE_F16, RD_DTYPE_F32}[(m + n) % 3],
-                                               .bias_dtype = (rd_dtype[]){RD_DTYPE_NONE, RD_DTYPE_F32, RD_DTYPE_BF16}[m],
+                check_spec(chunk, &(gemm_spec){.op = "gemm_fp8block",
+                                               .m = rows[m],
+                                               .n = columns[n],
+                                               .k = depths[m],
+                                               .a_dtype = RD_DTYPE_E4M3,
+                                               .w_scale_dtype = n ? RD_DTYPE_E8M0 : RD_DTYPE_F32,
+                                               .c_dtype = (rd_dtype[]){RD_DTYPE_BF16, RD_DTYPE_F16,
+                                                                       RD_DTYPE_F32}[(m + n) % 3],
+                                               .bias_dtype = (rd_dtype[]){RD_DTYPE_NONE, RD_DTYPE_F32,
+                                                                          RD_DTYPE_BF16}[m],
                                                .specials = true});
             }
     sim.compute_units = 0;
@@ -245,10 +279,18 @@ static void test_chunk_ragged(void **state) {
     (void)state;
     for (size_t i = 0; i < RDI_COUNT(columns); i++)
         for (size_t j = 0; j < RDI_COUNT(depths); j++)
-            check_spec(chunk, &(gemm_spec){.op = "gemm_fp8block", .m = 3 + 66 * (int64_t)i, .n = columns[i], .k = depths[j],
-                                           .a_dtype = RD_DTYPE_E4M3, .w_scale_dtype = RD_DTYPE_F32, .c_dtype = RD_DTYPE_BF16,
-                                           .a_pad = (int64_t)(i + j) % 4, .w_pad = (int64_t)j % 3 * 2, .c_pad = (int64_t)i,
-                                           .scales_transposed = (i + j) & 1, .specials = true});
+            check_spec(chunk, &(gemm_spec){.op = "gemm_fp8block",
+                                           .m = 3 + 66 * (int64_t)i,
+                                           .n = columns[i],
+                                           .k = depths[j],
+                                           .a_dtype = RD_DTYPE_E4M3,
+                                           .w_scale_dtype = RD_DTYPE_F32,
+                                           .c_dtype = RD_DTYPE_BF16,
+                                           .a_pad = (int64_t)(i + j) % 4,
+                                           .w_pad = (int64_t)j % 3 * 2,
+                                           .c_pad = (int64_t)i,
+                                           .scales_transposed = (i + j) & 1,
+                                           .specials = true});
 }
 
 // The field's grid with M = 83, and 4096 where M * N * K stays below what two cores simulate in minutes.
@@ -259,8 +301,12 @@ static void test_chunk_acceptance(void **state) {
     for (size_t n = 0; n < (full() ? 5 : 3); n++)
         for (size_t k = 0; k < (full() ? 5 : 2); k++)
             for (int large = 0; large < (full() && n < 3 && k < 3 ? 2 : 1); large++)
-                check_spec(chunk, &(gemm_spec){.op = "gemm_fp8block", .m = large ? 4096 : 83, .n = columns[n], .k = depths[k],
-                                               .a_dtype = RD_DTYPE_E4M3, .w_scale_dtype = RD_DTYPE_F32,
+                check_spec(chunk, &(gemm_spec){.op = "gemm_fp8block",
+                                               .m = large ? 4096 : 83,
+                                               .n = columns[n],
+                                               .k = depths[k],
+                                               .a_dtype = RD_DTYPE_E4M3,
+                                               .w_scale_dtype = RD_DTYPE_F32,
                                                .c_dtype = n == 1 ? RD_DTYPE_F32 : RD_DTYPE_BF16});
 }
 
@@ -268,9 +314,10 @@ static void test_chunk_acceptance(void **state) {
 static void same_rows(const gemm_case *g, const guarded *some, int64_t first, int64_t m, const guarded *all) {
     size_t row_bytes = (size_t)g->spec.n * rd_dtype_bytes(g->spec.c_dtype);
     for (int64_t i = 0; i < m; i++)
-        if (memcmp(some->data + (size_t)i * row_bytes, all->data + (size_t)(first + i) * row_bytes, row_bytes))
-            fail_msg("row %lld of %lld alone has other bits than among %lld (seed %llx)", (long long)(first + i),
-                     (long long)m, (long long)g->spec.m, (unsigned long long)seed);
+        if (memcmp(some->data + (size_t)i * row_bytes, all->data + (size_t)(first + i) * row_bytes,
+                   row_bytes))
+            fail_msg("row %lld of %lld alone has other bits than among %lld (seed %llx)",
+                     (long long)(first + i), (long long)m, (long long)g->spec.m, (unsigned long long)seed);
 }
 
 // Every second call is of the other layout, where there is one.
@@ -297,8 +344,13 @@ static void test_step_bits(void **state) {
     (void)state;
     for (int units = 1; units <= 4; units *= 2) { // N = 112: four, two and one weight tiles
         sim.compute_units = units;
-        check_bits(step, &(gemm_spec){.op = "gemm_fp8block", .m = 128, .n = 112, .k = 672, .a_dtype = RD_DTYPE_E4M3,
-                                      .w_scale_dtype = RD_DTYPE_F32, .c_dtype = RD_DTYPE_F32});
+        check_bits(step, &(gemm_spec){.op = "gemm_fp8block",
+                                      .m = 128,
+                                      .n = 112,
+                                      .k = 672,
+                                      .a_dtype = RD_DTYPE_E4M3,
+                                      .w_scale_dtype = RD_DTYPE_F32,
+                                      .c_dtype = RD_DTYPE_F32});
     }
     sim.compute_units = 0;
 }
@@ -309,8 +361,15 @@ static void test_chunk_bits(void **state) {
     (void)state;
     gemm_rng rng = {seed};
     gemm_case g;
-    gemm_case_make(&g, &(gemm_spec){.op = "gemm_fp8block", .m = 150, .n = 144, .k = 416, .a_dtype = RD_DTYPE_E4M3,
-                                    .w_scale_dtype = RD_DTYPE_F32, .c_dtype = RD_DTYPE_F32}, &rng);
+    gemm_case_make(&g,
+                   &(gemm_spec){.op = "gemm_fp8block",
+                                .m = 150,
+                                .n = 144,
+                                .k = 416,
+                                .a_dtype = RD_DTYPE_E4M3,
+                                .w_scale_dtype = RD_DTYPE_F32,
+                                .c_dtype = RD_DTYPE_F32},
+                   &rng);
     sim.compute_units = 1;
     guarded all = run_all(row_named(chunk.row), &g, RDI_LAYOUT_ROW);
     sim.compute_units = 64;
@@ -324,8 +383,13 @@ static void test_chunk_bits(void **state) {
 // The simulator reads its schedule seed once, so each has a process.
 static void test_schedules(void **state) {
     (void)state;
-    const gemm_spec spec = {.op = "gemm_fp8block", .m = 20, .n = 80, .k = 1184, .a_dtype = RD_DTYPE_E4M3,
-                            .w_scale_dtype = RD_DTYPE_F32, .c_dtype = RD_DTYPE_F32};
+    const gemm_spec spec = {.op = "gemm_fp8block",
+                            .m = 20,
+                            .n = 80,
+                            .k = 1184,
+                            .a_dtype = RD_DTYPE_E4M3,
+                            .w_scale_dtype = RD_DTYPE_F32,
+                            .c_dtype = RD_DTYPE_F32};
     size_t bytes = (size_t)(spec.m * spec.n) * 4;
     uint8_t *shared = mmap(NULL, 4 * bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (!*RD_SIM_LIBRARY) skip();
@@ -356,8 +420,9 @@ static void test_step_geometry(void **state) {
     static const struct {
         int64_t m, n;
         int32_t units, m_tiles, n_tiles, slices;
-    } rows[] = {{1, 14336, 64, 1, 4, 4},  {16, 5120, 64, 1, 4, 4}, {17, 34816, 64, 2, 4, 4}, {33, 5120, 64, 4, 2, 4},
-                {128, 4096, 64, 4, 2, 4}, {8, 4095, 64, 1, 2, 4},  {8, 2047, 64, 1, 1, 8},   {100, 256, 64, 4, 1, 8}};
+    } rows[] = {{1, 14336, 64, 1, 4, 4}, {16, 5120, 64, 1, 4, 4},  {17, 34816, 64, 2, 4, 4},
+                {33, 5120, 64, 4, 2, 4}, {128, 4096, 64, 4, 2, 4}, {8, 4095, 64, 1, 2, 4},
+                {8, 2047, 64, 1, 1, 8},  {100, 256, 64, 4, 1, 8}};
     for (size_t i = 0; i < RDI_COUNT(rows); i++) {
         rdi_step_tiles tiles = rdi_gemm_step_tiles(rows[i].m, rows[i].n, rows[i].units);
         assert_int_equal(tiles.m_tiles, rows[i].m_tiles);
@@ -369,8 +434,15 @@ static void test_step_geometry(void **state) {
             assert_int_equal(rdi_gemm_step_tiles(m, n, 64).slices, rdi_gemm_step_tiles(1, n, 64).slices);
     rdi_launch launch;
     const rd_device_info device = {.compute_units = 64};
-    rdi_gemm_args args = {.m = 65, .n = 14337, .k = 5120, .a_stride = 5120, .w_stride = 5120, .c_stride = 14340,
-                          .a_dtype = RD_DTYPE_E4M3, .w_dtype = RD_DTYPE_E4M3, .c_dtype = RD_DTYPE_BF16};
+    rdi_gemm_args args = {.m = 65,
+                          .n = 14337,
+                          .k = 5120,
+                          .a_stride = 5120,
+                          .w_stride = 5120,
+                          .c_stride = 14340,
+                          .a_dtype = RD_DTYPE_E4M3,
+                          .w_dtype = RD_DTYPE_E4M3,
+                          .c_dtype = RD_DTYPE_BF16};
     assert_int_equal(row_named(step.row)->geometry(&args, NULL, &device, &launch), 1);
     assert_string_equal(launch.kernel, "rdk_gemm_fp8block_step_gfx1201_4x2");
     assert_int_equal(launch.grid[0], 2);
@@ -390,16 +462,11 @@ int main(void) {
     printf("seed %llx (RADIANCE_TEST_SEED repeats it)\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_schedules), // first: a process that has opened the simulator cannot fork another
-        cmocka_unit_test(test_step_geometry),
-        cmocka_unit_test(test_step_tiles),
-        cmocka_unit_test(test_step_ragged),
-        cmocka_unit_test(test_step_nan),
-        cmocka_unit_test(test_step_bits),
-        cmocka_unit_test(test_step_acceptance),
-        cmocka_unit_test(test_chunk_tiles),
-        cmocka_unit_test(test_chunk_ragged),
-        cmocka_unit_test(test_chunk_bits),
-        cmocka_unit_test(test_chunk_acceptance),
+        cmocka_unit_test(test_step_geometry), cmocka_unit_test(test_step_tiles),
+        cmocka_unit_test(test_step_ragged),   cmocka_unit_test(test_step_nan),
+        cmocka_unit_test(test_step_bits),     cmocka_unit_test(test_step_acceptance),
+        cmocka_unit_test(test_chunk_tiles),   cmocka_unit_test(test_chunk_ragged),
+        cmocka_unit_test(test_chunk_bits),    cmocka_unit_test(test_chunk_acceptance),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,8 @@ typedef struct rdk_gemm_gfx1201_args {
     int32_t e8m0;      // type of w_scale: 1 e8m0, 0 f32
     int32_t bias_type; // RDK_GEMM_NONE, _F32, _BF16
     int32_t c_type;
-    int32_t aligned;   // 1: rows of a and w start on dwords and lie within 4 GiB: whole k steps take 16-byte loads
+    int32_t
+        aligned; // 1: rows of a and w start on dwords and lie within 4 GiB: whole k steps take 16-byte loads
     int32_t c_aligned; // 1: every row of c starts on four elements: a lane stores four at once
 } rdk_gemm_gfx1201_args;
 

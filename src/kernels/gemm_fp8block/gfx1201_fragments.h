@@ -21,8 +21,10 @@ typedef half v8h __attribute__((ext_vector_type(8)));
 typedef ushort v4us __attribute__((ext_vector_type(4)));
 
 #define RDK_INLINE static inline __attribute__((always_inline))
-#define UNROLL     _Pragma("unroll") // arrays of fragments must end up in registers: their indices must be constants
+#define UNROLL     _Pragma("unroll")
 #define NO_UNROLL  _Pragma("unroll 1")
+// Arrays of fragments must end up in registers: their indices must be constants.
+#define EACH(index_, count_) UNROLL for (int index_ = 0; index_ < (count_); index_++)
 
 // Orders LDS between the waves of a group and nothing else: loads from memory stay in flight across it.
 RDK_INLINE void lds_barrier(void) {
@@ -52,10 +54,11 @@ RDK_INLINE v4i load16_masked(global const char *from, int valid, int dwords) {
     valid = least(valid, 16);
     if (dwords && (valid & 3) == 0) {
         v4i out = 0;
-        UNROLL for (int d = 0; d < 4; d++) if (4 * d < valid) out[d] = *(global const int *)(from + 4 * d);
+        EACH (d, 4)
+            if (4 * d < valid) out[d] = *(global const int *)(from + 4 * d);
         return out;
     }
-    NO_UNROLL for (int b = 0; b < valid; b++) {
+    NO_EACH(b, valid) {
         const ulong code = (ulong)(uchar)from[b] << (8 * b & 63);
         low |= b < 8 ? code : 0;
         high |= b < 8 ? 0 : code;
@@ -67,10 +70,12 @@ RDK_INLINE v8f wmma_e4m3(v2i w, v2i a, v8f sum) {
     return __builtin_amdgcn_wmma_f32_16x16x16_fp8_fp8_w32_gfx12(w, a, sum);
 }
 RDK_INLINE v8f wmma_bf16(v4i w, v4i a, v8f sum) {
-    return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(__builtin_bit_cast(v8s, w), __builtin_bit_cast(v8s, a), sum);
+    return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(__builtin_bit_cast(v8s, w),
+                                                             __builtin_bit_cast(v8s, a), sum);
 }
 RDK_INLINE v8f wmma_f16(v4i w, v4i a, v8f sum) {
-    return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(__builtin_bit_cast(v8h, w), __builtin_bit_cast(v8h, a), sum);
+    return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(__builtin_bit_cast(v8h, w),
+                                                            __builtin_bit_cast(v8h, a), sum);
 }
 
 // Eight e4m3 codes to 16-bit floats. Both conversions are exact: f16 and bf16 hold every e4m3 value, and the low half of the
@@ -78,7 +83,8 @@ RDK_INLINE v8f wmma_f16(v4i w, v4i a, v8f sum) {
 RDK_INLINE v4i widen_bf16(v2i codes) {
     v4i out;
     for (int d = 0; d < 2; d++) {
-        v2f low = __builtin_amdgcn_cvt_pk_f32_fp8(codes[d], false), high = __builtin_amdgcn_cvt_pk_f32_fp8(codes[d], true);
+        v2f low = __builtin_amdgcn_cvt_pk_f32_fp8(codes[d], false),
+            high = __builtin_amdgcn_cvt_pk_f32_fp8(codes[d], true);
         out[2 * d] = (int)__builtin_amdgcn_perm(as_uint(low.y), as_uint(low.x), 0x07060302u);
         out[2 * d + 1] = (int)__builtin_amdgcn_perm(as_uint(high.y), as_uint(high.x), 0x07060302u);
     }
@@ -87,7 +93,8 @@ RDK_INLINE v4i widen_bf16(v2i codes) {
 RDK_INLINE v4i widen_f16(v2i codes) {
     v4i out;
     for (int d = 0; d < 2; d++) {
-        v2f low = __builtin_amdgcn_cvt_pk_f32_fp8(codes[d], false), high = __builtin_amdgcn_cvt_pk_f32_fp8(codes[d], true);
+        v2f low = __builtin_amdgcn_cvt_pk_f32_fp8(codes[d], false),
+            high = __builtin_amdgcn_cvt_pk_f32_fp8(codes[d], true);
         out[2 * d] = __builtin_bit_cast(int, __builtin_amdgcn_cvt_pkrtz(low.x, low.y));
         out[2 * d + 1] = __builtin_bit_cast(int, __builtin_amdgcn_cvt_pkrtz(high.x, high.y));
     }

@@ -9,7 +9,8 @@ static int32_t type_code(rd_dtype dtype) {
 
 // May 16-byte loads run along the rows of one group? They need dwords; the group's rows are addressed by 32-bit offsets.
 static bool rows_on_dwords(const void *data, int64_t stride_bytes) {
-    return (uintptr_t)data % 4 == 0 && stride_bytes % 4 == 0 && stride_bytes >= 0 && stride_bytes < UINT32_MAX / 256;
+    return (uintptr_t)data % 4 == 0 && stride_bytes % 4 == 0 && stride_bytes >= 0 &&
+           stride_bytes < UINT32_MAX / 256;
 }
 
 rdk_gemm_gfx1201_args rdi_gemm_gfx1201_args(const rdi_gemm_args *a) {
@@ -50,8 +51,8 @@ rdi_step_tiles rdi_gemm_step_tiles(int64_t m, int64_t n, int32_t compute_units) 
     return tiles;
 }
 
-int32_t rdi_gemm_gfx1201_step(const rdi_gemm_args *a, const rd_device_info *device, const rdi_step_kernels *kernels,
-                              rdi_launch *out) {
+int32_t rdi_gemm_gfx1201_step(const rdi_gemm_args *a, const rd_device_info *device,
+                              const rdi_step_kernels *kernels, rdi_launch *out) {
     rdi_step_tiles tiles = rdi_gemm_step_tiles(a->m, a->n, device->compute_units);
     const rdk_gemm_gfx1201_args args = rdi_gemm_gfx1201_args(a);
     const uint32_t grid[3] = {(uint32_t)rdi_ceil_div(a->m, 16 * tiles.m_tiles),
@@ -61,7 +62,8 @@ int32_t rdi_gemm_gfx1201_step(const rdi_gemm_args *a, const rd_device_info *devi
     return 1;
 }
 
-int32_t rdi_gemm_fp8block_step_gfx1201(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
+int32_t rdi_gemm_fp8block_step_gfx1201(const void *args, void *ws, const rd_device_info *device,
+                                       rdi_launch *out) {
     static const rdi_step_kernels kernels = RDI_STEP_KERNELS("rdk_gemm_fp8block_step_gfx1201");
     (void)ws;
     return rdi_gemm_gfx1201_step(args, device, &kernels, out);
@@ -74,20 +76,22 @@ int32_t rdi_gemm_fp8block_step_preshuffle_gfx1201(const void *args, void *ws, co
     return rdi_gemm_gfx1201_step(args, device, &kernels, out);
 }
 
-int32_t rdi_gemm_gfx1201_chunk(const rdi_gemm_args *a, const rd_device_info *device, const char *const kernels[2],
-                               rdi_launch *out) {
+int32_t rdi_gemm_gfx1201_chunk(const rdi_gemm_args *a, const rd_device_info *device,
+                               const char *const kernels[2], rdi_launch *out) {
     const rdk_gemm_gfx1201_args args = rdi_gemm_gfx1201_args(a);
     int64_t n_tiles = rdi_ceil_div(a->n, RDK_CHUNK_TILE_N);
     // Two groups of 128 rows fit beside each other on a WGP, which is two compute units: with fewer groups than units take
     // tiles of half the height.
     bool narrow = rdi_ceil_div(a->m, 128) * n_tiles < device->compute_units;
     int64_t m_tiles = rdi_ceil_div(a->m, narrow ? 64 : 128), m_group = rdi_min(m_tiles, RDK_CHUNK_M_GROUP);
-    const uint32_t grid[3] = {(uint32_t)m_group, (uint32_t)n_tiles, (uint32_t)rdi_ceil_div(m_tiles, RDK_CHUNK_M_GROUP)};
+    const uint32_t grid[3] = {(uint32_t)m_group, (uint32_t)n_tiles,
+                              (uint32_t)rdi_ceil_div(m_tiles, RDK_CHUNK_M_GROUP)};
     rdi_launch_fill(out, kernels[narrow], grid, RDK_CHUNK_BLOCK, &args, sizeof args);
     return 1;
 }
 
-int32_t rdi_gemm_fp8block_chunk_gfx1201(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
+int32_t rdi_gemm_fp8block_chunk_gfx1201(const void *args, void *ws, const rd_device_info *device,
+                                        rdi_launch *out) {
     static const char *const kernels[2] = {"rdk_gemm_fp8block_chunk_gfx1201_128x128",
                                            "rdk_gemm_fp8block_chunk_gfx1201_64x128"};
     (void)ws;

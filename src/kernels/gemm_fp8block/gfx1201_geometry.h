@@ -23,15 +23,15 @@ typedef struct rdi_step_kernels {
 #define RDI_STEP_KERNELS(prefix_)                                                                            \
     {                                                                                                        \
         {                                                                                                    \
-            {prefix_ "_1x1", prefix_ "_2x1", prefix_ "_4x1"}, {prefix_ "_1x2", prefix_ "_2x2", prefix_ "_4x2"}, \
-                {prefix_ "_1x4", prefix_ "_2x4", NULL},                                                      \
+            {prefix_ "_1x1", prefix_ "_2x1", prefix_ "_4x1"},                                                \
+                {prefix_ "_1x2", prefix_ "_2x2", prefix_ "_4x2"}, {prefix_ "_1x4", prefix_ "_2x4", NULL},    \
         }                                                                                                    \
     }
-int32_t rdi_gemm_gfx1201_step(const rdi_gemm_args *a, const rd_device_info *device, const rdi_step_kernels *kernels,
-                              rdi_launch *out);
+int32_t rdi_gemm_gfx1201_step(const rdi_gemm_args *a, const rd_device_info *device,
+                              const rdi_step_kernels *kernels, rdi_launch *out);
 
 // Class `chunk`: symbols of the 128x128 and of the 64x128 kernel.
-int32_t rdi_gemm_gfx1201_chunk(const rdi_gemm_args *a, const rd_device_info *device, const char *const kernels[2],
-                               rdi_launch *out);
+int32_t rdi_gemm_gfx1201_chunk(const rdi_gemm_args *a, const rd_device_info *device,
+                               const char *const kernels[2], rdi_launch *out);
 
 #endif // RDI_GEMM_GFX1201_GEOMETRY_H
