@@ -58,7 +58,7 @@ RDK_INLINE v4i load16_masked(global const char *from, int valid, int dwords) {
             if (4 * d < valid) out[d] = *(global const int *)(from + 4 * d);
         return out;
     }
-    NO_EACH(b, valid) {
+    NO_UNROLL for (int b = 0; b < valid; b++) {
         const ulong code = (ulong)(uchar)from[b] << (8 * b & 63);
         low |= b < 8 ? code : 0;
         high |= b < 8 ? 0 : code;
