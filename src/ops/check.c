@@ -24,8 +24,6 @@ static rd_status check_extent(const char *op, const char *field, const rd_tensor
 static rd_status check_layout(const char *op, const char *field, const rd_tensor *tensor, int32_t rank) {
     if (tensor->rank != rank)
         return rdi_fail(RD_E_INVALID, "%s: %s: rank=%d, needs %d", op, field, tensor->rank, rank);
-    if (tensor->device != 0)
-        return rdi_fail(RD_E_INVALID, "%s: %s: device=%d, needs 0 (host memory)", op, field, tensor->device);
     for (int32_t axis = 0; axis < rank; axis++) {
         if (tensor->shape[axis] < 0)
             return rdi_fail(RD_E_INVALID, "%s: %s: shape[%d]=%lld, needs >= 0", op, field, axis,
