@@ -156,158 +156,150 @@ static void check_spec(row_pair names, const gemm_spec *spec) {
     gemm_case_free(&g);
 }
 
-// ---- gemm_fp8block, class step --------------------------------------------------------------------------------------------
-static const row_pair step = {"gemm_fp8block_step_gfx1201", "gemm_fp8block_step_preshuffle_gfx1201"};
+// ---- the cases --------------------------------------------------------------------------------------------------------------
+// The rows of one op and class, and what all its cases have in common.
+typedef struct family {
+    row_pair names;
+    gemm_spec spec;
+} family;
+#define FP8   .op = "gemm_fp8block", .a_dtype = RD_DTYPE_E4M3, .w_scale_dtype = RD_DTYPE_F32
+#define W8A16 .op = "gemm_fp8block_w8a16", .w_scale_dtype = RD_DTYPE_F32
+#define BF16  .op = "gemm_bf16", .a_dtype = RD_DTYPE_BF16
+static const family fp8_step = {{"gemm_fp8block_step_gfx1201", "gemm_fp8block_step_preshuffle_gfx1201"},
+                                {FP8}};
+static const family fp8_chunk = {{"gemm_fp8block_chunk_gfx1201", "gemm_fp8block_chunk_preshuffle_gfx1201"},
+                                 {FP8}};
+static const family w8a16_bf16 = {{"gemm_fp8block_w8a16_step_gfx1201", "gemm_fp8block_w8a16_step_gfx1201"},
+                                  {W8A16, .a_dtype = RD_DTYPE_BF16}};
+static const family w8a16_f16 = {{"gemm_fp8block_w8a16_step_gfx1201", "gemm_fp8block_w8a16_step_gfx1201"},
+                                 {W8A16, .a_dtype = RD_DTYPE_F16}};
+static const family bf16_step = {{"gemm_bf16_step_gfx1201", NULL}, {BF16}};
+static const family bf16_chunk = {{"gemm_bf16_chunk_gfx1201", NULL}, {BF16}};
+static const family *const steps[] = {&fp8_step, &w8a16_bf16, &w8a16_f16, &bf16_step};
+static const family *const chunks[] = {&fp8_chunk, &bf16_chunk};
 
-// Every kernel of the class: row tiles 1, 2, 4 by M; weight tiles 1, 2, 4 by N, as a card of four compute units has them.
+static gemm_spec sized(const family *f, int64_t m, int64_t n, int64_t k) {
+    gemm_spec spec = f->spec;
+    spec.m = m, spec.n = n, spec.k = k;
+    spec.c_dtype = RD_DTYPE_BF16;
+    return spec;
+}
+
+static const rd_dtype c_types[] = {RD_DTYPE_BF16, RD_DTYPE_F16, RD_DTYPE_F32},
+                      bias_types[] = {RD_DTYPE_NONE, RD_DTYPE_F32, RD_DTYPE_BF16};
+
+static void check_tiles(const family *f, int64_t m, int64_t n, int64_t k, size_t turn) {
+    gemm_spec spec = sized(f, m, n, k);
+    if (spec.w_scale_dtype && turn & 1) spec.w_scale_dtype = RD_DTYPE_E8M0;
+    spec.c_dtype = c_types[turn % 3];
+    spec.bias_dtype = bias_types[turn / 2 % 3];
+    spec.specials = true;
+    check_spec(f->names, &spec);
+}
+
+// Every kernel of a class: row tiles by M; weight tiles by N, as a card of few compute units has them.
 static void test_step_tiles(void **state) {
     NEED_SIM();
     static const int64_t rows[] = {1, 16, 17, 40, 128}, columns[] = {112, 144, 272};
     (void)state;
     sim.compute_units = 4;
-    for (size_t m = 0; m < RDI_COUNT(rows); m++)
-        for (size_t n = 0; n < RDI_COUNT(columns); n++)
-            check_spec(
-                step,
-                &(gemm_spec){.op = "gemm_fp8block",
-                             .m = rows[m],
-                             .n = columns[n],
-                             .k = 640 + 32 * (int64_t)n,
-                             .a_dtype = RD_DTYPE_E4M3,
-                             .w_scale_dtype = n & 1 ? RD_DTYPE_E8M0 : RD_DTYPE_F32,
-                             .c_dtype = (rd_dtype[]){RD_DTYPE_BF16, RD_DTYPE_F16, RD_DTYPE_F32}[(m + n) % 3],
-                             .bias_dtype = (rd_dtype[]){RD_DTYPE_NONE, RD_DTYPE_F32, RD_DTYPE_BF16}[m % 3],
-                             .specials = true});
+    for (size_t f = 0; f < RDI_COUNT(steps); f++)
+        for (size_t m = 0; m < RDI_COUNT(rows); m++)
+            for (size_t n = 0; n < RDI_COUNT(columns); n++)
+                check_tiles(steps[f], rows[m], columns[n], 640 + 32 * (int64_t)n, m + n);
+    sim.compute_units = 0;
+}
+static void test_chunk_tiles(void **state) {
+    NEED_SIM();
+    static const int64_t rows[] = {1, 65, 200}, columns[] = {96, 272}, depths[] = {128, 416, 1024};
+    (void)state;
+    for (int units = 1; units <= 64; units += 63) { // tiles of 128 rows, of 64 rows
+        sim.compute_units = units;
+        for (size_t f = 0; f < RDI_COUNT(chunks); f++)
+            for (size_t m = 0; m < RDI_COUNT(rows); m++)
+                for (size_t n = 0; n < RDI_COUNT(columns); n++)
+                    check_tiles(chunks[f], rows[m], columns[n], depths[m], m + n);
+    }
     sim.compute_units = 0;
 }
 
 // Ragged N and K, padded rows that start on dwords or anywhere, scales by columns.
-static void test_step_ragged(void **state) {
+static void check_ragged(const family *f, int64_t m, int64_t n, int64_t k, size_t turn) {
+    gemm_spec spec = sized(f, m, n, k);
+    spec.a_pad = (int64_t)turn % 4, spec.w_pad = (int64_t)turn % 3 * 2, spec.c_pad = (int64_t)turn % 5;
+    spec.scales_transposed = turn & 1;
+    spec.specials = true;
+    sim.compute_units = turn & 1 ? 4 : 0;
+    check_spec(f->names, &spec);
+    sim.compute_units = 0;
+}
+static void test_ragged(void **state) {
     NEED_SIM();
-    static const gemm_spec base = {.op = "gemm_fp8block",
-                                   .a_dtype = RD_DTYPE_E4M3,
-                                   .w_scale_dtype = RD_DTYPE_F32,
-                                   .c_dtype = RD_DTYPE_BF16,
-                                   .specials = true};
-    static const int64_t columns[] = {1, 17, 130, 301}, depths[] = {1, 31, 127, 129, 517, 1100};
+    static const int64_t columns[] = {1, 17, 130, 301}, depths[] = {1, 31, 63, 127, 129, 517, 1100};
     (void)state;
     for (size_t i = 0; i < RDI_COUNT(columns); i++)
         for (size_t j = 0; j < RDI_COUNT(depths); j++) {
-            gemm_spec s = base;
-            s.m = 1 + (int64_t)(i * 7 + j) % 20, s.n = columns[i], s.k = depths[j];
-            s.a_pad = (int64_t)(i + j) % 4, s.w_pad = (int64_t)j % 3 * 2, s.c_pad = (int64_t)i;
-            s.scales_transposed = (i + j) & 1;
-            sim.compute_units = j & 1 ? 4 : 0;
-            check_spec(step, &s);
+            for (size_t f = 0; f < RDI_COUNT(steps); f++)
+                check_ragged(steps[f], 1 + (int64_t)(i * 7 + j) % 20, columns[i], depths[j], i + j + f);
+            for (size_t f = 0; f < RDI_COUNT(chunks) && i < 3; f++)
+                check_ragged(chunks[f], 3 + 33 * (int64_t)i, columns[i], depths[j], i + j + f);
         }
-    sim.compute_units = 0;
 }
 
-// The field's grid: M {1, 7, 8, 83} x N {128, 512, 576, 7168, 13824} x K {256, 3884, 4096, 13824, 16384}.
+// The field's grid: M {1, 7, 8, 83, 4096} x N {128, 512, 576, 7168, 13824} x K {256, 3884, 4096, 13824, 16384}; M = 4096 where
+// M * N * K stays below what two cores simulate in minutes.
+static const int64_t grid_n[] = {128, 512, 576, 7168, 13824}, grid_k[] = {256, 3884, 4096, 13824, 16384};
+
 static void test_step_acceptance(void **state) {
     NEED_SIM();
-    static const int64_t rows[] = {1, 7, 8, 83}, columns[] = {128, 512, 576, 7168, 13824},
-                         depths[] = {256, 3884, 4096, 13824, 16384};
+    static const int64_t rows[] = {1, 7, 8, 83};
     (void)state;
-    for (size_t n = 0; n < (full() ? 5 : 3); n++)
-        for (size_t k = 0; k < (full() ? 5 : 3); k++)
-            for (size_t m = 0; m < 4; m++)
-                if (full() || n == 0 || (n + k + m) % 4 == 0)
-                    check_spec(step, &(gemm_spec){.op = "gemm_fp8block",
-                                                  .m = rows[m],
-                                                  .n = columns[n],
-                                                  .k = depths[k],
-                                                  .a_dtype = RD_DTYPE_E4M3,
-                                                  .w_scale_dtype = RD_DTYPE_F32,
-                                                  .c_dtype = m == 1 ? RD_DTYPE_F32 : RD_DTYPE_BF16});
+    for (size_t f = 0; f < RDI_COUNT(steps); f++)
+        for (size_t n = 0; n < (full() ? 5 : 3); n++)
+            for (size_t k = 0; k < (full() ? 5 : 3); k++)
+                for (size_t m = 0; m < 4; m++) {
+                    if (!full() && (n + k + m + f) % 4) continue;
+                    gemm_spec spec = sized(steps[f], rows[m], grid_n[n], grid_k[k]);
+                    spec.c_dtype = m == 1 ? RD_DTYPE_F32 : RD_DTYPE_BF16;
+                    check_spec(steps[f]->names, &spec);
+                }
+}
+static void test_chunk_acceptance(void **state) {
+    NEED_SIM();
+    (void)state;
+    for (size_t f = 0; f < RDI_COUNT(chunks); f++)
+        for (size_t n = 0; n < (full() ? 5 : 3); n++)
+            for (size_t k = 0; k < (full() ? 5 : 2); k++)
+                for (int large = 0; large < (full() && n < 3 && k < 3 ? 2 : 1); large++) {
+                    gemm_spec spec = sized(chunks[f], large ? 4096 : 83, grid_n[n], grid_k[k]);
+                    spec.c_dtype = n == 1 ? RD_DTYPE_F32 : RD_DTYPE_BF16;
+                    check_spec(chunks[f]->names, &spec);
+                }
 }
 
 // A NaN weight spoils its own column, a NaN activation its own row.
-static void test_step_nan(void **state) {
-    NEED_SIM();
-    (void)state;
+static void check_nan(const family *f) {
+    gemm_spec spec = sized(f, 5, 96, 384);
     gemm_rng rng = {seed};
     gemm_case g;
-    gemm_case_make(&g,
-                   &(gemm_spec){.op = "gemm_fp8block",
-                                .m = 5,
-                                .n = 96,
-                                .k = 384,
-                                .a_dtype = RD_DTYPE_E4M3,
-                                .w_scale_dtype = RD_DTYPE_F32,
-                                .c_dtype = RD_DTYPE_BF16},
-                   &rng);
-    g.w[0].data[37 * 384 + 200] = 0xff;
-    g.a.data[3 * 384 + 17] = 0x7f;
-    guarded c = run_all(row_named(step.row), &g, RDI_LAYOUT_ROW);
+    gemm_case_make(&g, &spec, &rng);
+    if (g.args.w_dtype == RD_DTYPE_E4M3)
+        g.w[0].data[37 * 384 + 200] = 0xff;
+    else
+        rdi_store_f32(g.w[0].data, RD_DTYPE_BF16, 37 * 384 + 200, NAN);
+    rdi_store_f32(g.a.data, spec.a_dtype, 3 * 384 + 17, NAN);
+    guarded c = run_all(row_named(f->names.row), &g, RDI_LAYOUT_ROW);
     for (int64_t m = 0; m < 5; m++)
         for (int64_t n = 0; n < 96; n++)
             assert_int_equal(isnan(rdi_load_f32(c.data, RD_DTYPE_BF16, m * 96 + n)), m == 3 || n == 37);
     guarded_free(&c);
     gemm_case_free(&g);
 }
-
-// ---- gemm_fp8block, class chunk -------------------------------------------------------------------------------------------
-static const row_pair chunk = {"gemm_fp8block_chunk_gfx1201", "gemm_fp8block_chunk_preshuffle_gfx1201"};
-
-static void test_chunk_tiles(void **state) {
+static void test_nan(void **state) {
     NEED_SIM();
-    static const int64_t rows[] = {1, 65, 200}, columns[] = {96, 272}, depths[] = {128, 416, 1024};
     (void)state;
-    for (int units = 1; units <= 64; units += 63) // tiles of 128 rows, of 64 rows
-        for (size_t m = 0; m < RDI_COUNT(rows); m++)
-            for (size_t n = 0; n < RDI_COUNT(columns); n++) {
-                sim.compute_units = units;
-                check_spec(chunk, &(gemm_spec){.op = "gemm_fp8block",
-                                               .m = rows[m],
-                                               .n = columns[n],
-                                               .k = depths[m],
-                                               .a_dtype = RD_DTYPE_E4M3,
-                                               .w_scale_dtype = n ? RD_DTYPE_E8M0 : RD_DTYPE_F32,
-                                               .c_dtype = (rd_dtype[]){RD_DTYPE_BF16, RD_DTYPE_F16,
-                                                                       RD_DTYPE_F32}[(m + n) % 3],
-                                               .bias_dtype = (rd_dtype[]){RD_DTYPE_NONE, RD_DTYPE_F32,
-                                                                          RD_DTYPE_BF16}[m],
-                                               .specials = true});
-            }
-    sim.compute_units = 0;
-}
-
-static void test_chunk_ragged(void **state) {
-    NEED_SIM();
-    static const int64_t columns[] = {1, 130}, depths[] = {1, 127, 129, 517, 580};
-    (void)state;
-    for (size_t i = 0; i < RDI_COUNT(columns); i++)
-        for (size_t j = 0; j < RDI_COUNT(depths); j++)
-            check_spec(chunk, &(gemm_spec){.op = "gemm_fp8block",
-                                           .m = 3 + 66 * (int64_t)i,
-                                           .n = columns[i],
-                                           .k = depths[j],
-                                           .a_dtype = RD_DTYPE_E4M3,
-                                           .w_scale_dtype = RD_DTYPE_F32,
-                                           .c_dtype = RD_DTYPE_BF16,
-                                           .a_pad = (int64_t)(i + j) % 4,
-                                           .w_pad = (int64_t)j % 3 * 2,
-                                           .c_pad = (int64_t)i,
-                                           .scales_transposed = (i + j) & 1,
-                                           .specials = true});
-}
-
-// The field's grid with M = 83, and 4096 where M * N * K stays below what two cores simulate in minutes.
-static void test_chunk_acceptance(void **state) {
-    NEED_SIM();
-    static const int64_t columns[] = {128, 512, 576, 7168, 13824}, depths[] = {256, 3884, 4096, 13824, 16384};
-    (void)state;
-    for (size_t n = 0; n < (full() ? 5 : 3); n++)
-        for (size_t k = 0; k < (full() ? 5 : 2); k++)
-            for (int large = 0; large < (full() && n < 3 && k < 3 ? 2 : 1); large++)
-                check_spec(chunk, &(gemm_spec){.op = "gemm_fp8block",
-                                               .m = large ? 4096 : 83,
-                                               .n = columns[n],
-                                               .k = depths[k],
-                                               .a_dtype = RD_DTYPE_E4M3,
-                                               .w_scale_dtype = RD_DTYPE_F32,
-                                               .c_dtype = n == 1 ? RD_DTYPE_F32 : RD_DTYPE_BF16});
+    for (size_t f = 0; f < RDI_COUNT(steps); f++) check_nan(steps[f]);
+    for (size_t f = 0; f < RDI_COUNT(chunks); f++) check_nan(chunks[f]);
 }
 
 // ---- the bits of a row ------------------------------------------------------------------------------------------------------
@@ -342,16 +334,13 @@ static void check_bits(row_pair names, const gemm_spec *spec) {
 static void test_step_bits(void **state) {
     NEED_SIM();
     (void)state;
-    for (int units = 1; units <= 4; units *= 2) { // N = 112: four, two and one weight tiles
-        sim.compute_units = units;
-        check_bits(step, &(gemm_spec){.op = "gemm_fp8block",
-                                      .m = 128,
-                                      .n = 112,
-                                      .k = 672,
-                                      .a_dtype = RD_DTYPE_E4M3,
-                                      .w_scale_dtype = RD_DTYPE_F32,
-                                      .c_dtype = RD_DTYPE_F32});
-    }
+    for (size_t f = 0; f < RDI_COUNT(steps); f++)
+        for (int units = 1; units <= 4; units *= 2) { // N = 112: four, two and one weight tiles
+            gemm_spec spec = sized(steps[f], 128, 112, 672);
+            spec.c_dtype = RD_DTYPE_F32;
+            sim.compute_units = units;
+            check_bits(steps[f]->names, &spec);
+        }
     sim.compute_units = 0;
 }
 
@@ -371,9 +360,9 @@ static void test_chunk_bits(void **state) {
                                 .c_dtype = RD_DTYPE_F32},
                    &rng);
     sim.compute_units = 1;
-    guarded all = run_all(row_named(chunk.row), &g, RDI_LAYOUT_ROW);
+    guarded all = run_all(row_named(fp8_chunk.names.row), &g, RDI_LAYOUT_ROW);
     sim.compute_units = 64;
-    guarded some = run_rows(row_named(chunk.shuffle16), &g, RDI_LAYOUT_SHUFFLE16, 40, 110);
+    guarded some = run_rows(row_named(fp8_chunk.names.shuffle16), &g, RDI_LAYOUT_SHUFFLE16, 40, 110);
     same_rows(&g, &some, 40, 110, &all);
     sim.compute_units = 0;
     guarded_free(&all), guarded_free(&some);
@@ -402,7 +391,7 @@ static void test_schedules(void **state) {
             gemm_case g;
             gemm_case_make(&g, &spec, &rng);
             if (!sim_open()) _exit(1);
-            guarded c = run_all(row_named(step.shuffle16), &g, RDI_LAYOUT_SHUFFLE16);
+            guarded c = run_all(row_named(fp8_step.names.shuffle16), &g, RDI_LAYOUT_SHUFFLE16);
             memcpy(shared + (size_t)child * bytes, c.data, bytes);
             _exit(0);
         }
@@ -420,18 +409,22 @@ static void test_step_geometry(void **state) {
     static const struct {
         int64_t m, n;
         int32_t units, m_tiles, n_tiles, slices;
-    } rows[] = {{1, 14336, 64, 1, 4, 4}, {16, 5120, 64, 1, 4, 4},  {17, 34816, 64, 2, 4, 4},
-                {33, 5120, 64, 4, 2, 4}, {128, 4096, 64, 4, 2, 4}, {8, 4095, 64, 1, 2, 4},
-                {8, 2047, 64, 1, 1, 8},  {100, 256, 64, 4, 1, 8}};
+        bool widen;
+    } rows[] = {
+        {1, 14336, 64, 1, 4, 4, false}, {16, 5120, 64, 1, 4, 4, false},  {17, 34816, 64, 2, 4, 4, false},
+        {33, 5120, 64, 4, 2, 4, false}, {128, 4096, 64, 4, 2, 4, false}, {8, 4095, 64, 1, 2, 4, false},
+        {8, 2047, 64, 1, 1, 8, false},  {100, 256, 64, 4, 1, 8, false},  {8, 5120, 64, 1, 4, 4, true},
+        {17, 5120, 64, 2, 2, 4, true},  {128, 256, 64, 2, 1, 8, true}};
     for (size_t i = 0; i < RDI_COUNT(rows); i++) {
-        rdi_step_tiles tiles = rdi_gemm_step_tiles(rows[i].m, rows[i].n, rows[i].units);
+        rdi_step_tiles tiles = rdi_gemm_step_tiles(rows[i].m, rows[i].n, rows[i].units, rows[i].widen);
         assert_int_equal(tiles.m_tiles, rows[i].m_tiles);
         assert_int_equal(tiles.n_tiles, rows[i].n_tiles);
         assert_int_equal(tiles.slices, rows[i].slices);
     }
     for (int64_t n = 1; n < 9000; n += 37)
         for (int64_t m = 2; m <= 128; m++) // what decides bits does not see M
-            assert_int_equal(rdi_gemm_step_tiles(m, n, 64).slices, rdi_gemm_step_tiles(1, n, 64).slices);
+            assert_int_equal(rdi_gemm_step_tiles(m, n, 64, m & 1).slices,
+                             rdi_gemm_step_tiles(1, n, 64, m & 1).slices);
     rdi_launch launch;
     const rd_device_info device = {.compute_units = 64};
     rdi_gemm_args args = {.m = 65,
@@ -443,7 +436,7 @@ static void test_step_geometry(void **state) {
                           .a_dtype = RD_DTYPE_E4M3,
                           .w_dtype = RD_DTYPE_E4M3,
                           .c_dtype = RD_DTYPE_BF16};
-    assert_int_equal(row_named(step.row)->geometry(&args, NULL, &device, &launch), 1);
+    assert_int_equal(row_named(fp8_step.names.row)->geometry(&args, NULL, &device, &launch), 1);
     assert_string_equal(launch.kernel, "rdk_gemm_fp8block_step_gfx1201_4x2");
     assert_int_equal(launch.grid[0], 2);
     assert_int_equal(launch.grid[1], 449);
@@ -452,7 +445,7 @@ static void test_step_geometry(void **state) {
     assert_int_equal(kernel->aligned, 1);
     assert_int_equal(kernel->c_aligned, 1);
     args.w_stride = 5121;
-    row_named(step.row)->geometry(&args, NULL, &device, &launch);
+    row_named(fp8_step.names.row)->geometry(&args, NULL, &device, &launch);
     assert_int_equal(kernel->aligned, 0);
 }
 
@@ -461,12 +454,12 @@ int main(void) {
     seed = given ? strtoull(given, NULL, 16) : (uint64_t)time(NULL) * 2654435761u;
     printf("seed %llx (RADIANCE_TEST_SEED repeats it)\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_schedules), // first: a process that has opened the simulator cannot fork another
-        cmocka_unit_test(test_step_geometry), cmocka_unit_test(test_step_tiles),
-        cmocka_unit_test(test_step_ragged),   cmocka_unit_test(test_step_nan),
-        cmocka_unit_test(test_step_bits),     cmocka_unit_test(test_step_acceptance),
-        cmocka_unit_test(test_chunk_tiles),   cmocka_unit_test(test_chunk_ragged),
-        cmocka_unit_test(test_chunk_bits),    cmocka_unit_test(test_chunk_acceptance),
+        // First: a process that has opened the simulator cannot fork another.
+        cmocka_unit_test(test_schedules),       cmocka_unit_test(test_step_geometry),
+        cmocka_unit_test(test_step_tiles),      cmocka_unit_test(test_chunk_tiles),
+        cmocka_unit_test(test_ragged),          cmocka_unit_test(test_nan),
+        cmocka_unit_test(test_step_bits),       cmocka_unit_test(test_chunk_bits),
+        cmocka_unit_test(test_step_acceptance), cmocka_unit_test(test_chunk_acceptance),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

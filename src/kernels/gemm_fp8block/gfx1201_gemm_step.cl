@@ -7,6 +7,8 @@
 #define A_LOADS  1
 #define A_SCALED 1
 #define W_SCALED 1
+#define WIDEN    0
+#define widen(w) (w)
 
 RDK_INLINE v8f product(v4i w, const v4i *a, v8f sum) {
     return wmma_e4m3(w.zw, a[0].zw, wmma_e4m3(w.xy, a[0].xy, sum));

@@ -42,18 +42,19 @@ rdk_gemm_gfx1201_args rdi_gemm_gfx1201_args(const rdi_gemm_args *a) {
     };
 }
 
-rdi_step_tiles rdi_gemm_step_tiles(int64_t m, int64_t n, int32_t compute_units) {
-    rdi_step_tiles tiles = {.m_tiles = m <= 16 ? 1 : m <= 32 ? 2 : 4, .slices = 4};
+rdi_step_tiles rdi_gemm_step_tiles(int64_t m, int64_t n, int32_t compute_units, bool widen) {
+    rdi_step_tiles tiles = {.m_tiles = m <= 16 ? 1 : m <= 32 || widen ? 2 : 4, .slices = 4};
     // The widest group that still gives every compute unit one: fewer instructions for each byte of weights.
     tiles.n_tiles = n >= (int64_t)64 * compute_units ? 4 : n >= (int64_t)32 * compute_units ? 2 : 1;
     if (tiles.n_tiles == 1) tiles.slices = 8;
-    if (tiles.m_tiles == 4 && tiles.n_tiles == 4) tiles.n_tiles = 2; // 4 x 4 tiles do not fit the registers
+    // Larger tiles than these do not fit the registers.
+    if (tiles.n_tiles == 4 && tiles.m_tiles > (widen ? 1 : 2)) tiles.n_tiles = 2;
     return tiles;
 }
 
 int32_t rdi_gemm_gfx1201_step(const rdi_gemm_args *a, const rd_device_info *device,
                               const rdi_step_kernels *kernels, rdi_launch *out) {
-    rdi_step_tiles tiles = rdi_gemm_step_tiles(a->m, a->n, device->compute_units);
+    rdi_step_tiles tiles = rdi_gemm_step_tiles(a->m, a->n, device->compute_units, kernels->widen);
     const rdk_gemm_gfx1201_args args = rdi_gemm_gfx1201_args(a);
     const uint32_t grid[3] = {(uint32_t)rdi_ceil_div(a->m, 16 * tiles.m_tiles),
                               (uint32_t)rdi_ceil_div(a->n, 16 * tiles.n_tiles), 1};
@@ -104,4 +105,17 @@ int32_t rdi_gemm_fp8block_chunk_preshuffle_gfx1201(const void *args, void *ws, c
                                            "rdk_gemm_fp8block_chunk_preshuffle_gfx1201_64x128"};
     (void)ws;
     return rdi_gemm_gfx1201_chunk(args, device, kernels, out);
+}
+
+int32_t rdi_gemm_fp8block_w8a16_step_gfx1201(const void *args, void *ws, const rd_device_info *device,
+                                             rdi_launch *out) {
+    static const rdi_step_kernels kernels[2][2] = {
+        {RDI_STEP_KERNELS_WIDEN("rdk_gemm_fp8block_w8a16_step_gfx1201_row_bf16"),
+         RDI_STEP_KERNELS_WIDEN("rdk_gemm_fp8block_w8a16_step_gfx1201_row_f16")},
+        {RDI_STEP_KERNELS_WIDEN("rdk_gemm_fp8block_w8a16_step_gfx1201_shuffle16_bf16"),
+         RDI_STEP_KERNELS_WIDEN("rdk_gemm_fp8block_w8a16_step_gfx1201_shuffle16_f16")}};
+    const rdi_gemm_args *a = args;
+    (void)ws;
+    return rdi_gemm_gfx1201_step(
+        a, device, &kernels[a->layout == RDI_LAYOUT_SHUFFLE16][a->a_dtype == RD_DTYPE_F16], out);
 }
