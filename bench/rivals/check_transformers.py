@@ -22,7 +22,7 @@ except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
 
-ROWS = pathlib.Path(__file__).resolve().parent / "refs/tok_smollm2.jsonl"
+ROWS = pathlib.Path(__file__).resolve().parents[2] / "tests/refs/tok_smollm2.jsonl"
 BLOCK = 128
 
 
