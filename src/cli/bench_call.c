@@ -120,7 +120,7 @@ static rd_status time_row(bench_run *run, const bench_call *call, launcher *l, b
     int64_t turn = 0;
     for (double end = bench_wall() + run->options->seconds; bench_wall() < end || ours.count < 3;) {
         if (cli_interrupted()) return RD_E_CANCELLED;
-        double begin = bench_now(), now = begin;
+        double begin = bench_now(), now;
         int64_t calls = 0;
         do {
             if (call->rotate) call->rotate(call->state, turn++);
@@ -177,8 +177,11 @@ rd_status bench_call_rows(bench_run *run, const bench_call *call) {
     double *want = malloc((size_t)elems_of(call->out) * sizeof *want);
     double *got = malloc((size_t)elems_of(call->out) * sizeof *got);
     launcher l = {0};
-    status = want && got ? RD_OK : cli_error(RD_E_NOMEM, "no memory for the reference");
-    if (status == RD_OK) status = launcher_make(run, call, reference_of(run->op), &l);
+    if (!want || !got) {
+        free(got), free(want);
+        return cli_error(RD_E_NOMEM, "no memory for the reference");
+    }
+    status = launcher_make(run, call, reference_of(run->op), &l);
     if (status == RD_OK) status = run_once(call, &l, want);
     launcher_free(&l);
     for (int i = 0; status == RD_OK && i < found; i++) status = bench_row(run, call, rows[i], want, got);
