@@ -14,9 +14,11 @@
 
 static struct sim {
     void *library;
-    int (*malloc_)(void **, size_t), (*free_)(void *), (*copy)(void *, const void *, size_t, int), (*sync)(void);
+    int (*malloc_)(void **, size_t), (*free_)(void *), (*copy)(void *, const void *, size_t, int),
+        (*sync)(void);
     int (*load)(void **, const void *), (*unload)(void *), (*function)(void **, void *, const char *);
-    int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+    int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,
+                  void **, void **);
     size_t (*fault)(int, char *, size_t);
     double (*counter)(int, const char *);
     void (*counters_reset)(int);
@@ -44,11 +46,13 @@ static inline bool sim_open(void) {
     }
     sim.library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!sim.library) fail_msg("%s", dlerror());
-    sim_symbol(&sim.malloc_, "hipMalloc"), sim_symbol(&sim.free_, "hipFree"), sim_symbol(&sim.copy, "hipMemcpy");
+    sim_symbol(&sim.malloc_, "hipMalloc"), sim_symbol(&sim.free_, "hipFree"),
+        sim_symbol(&sim.copy, "hipMemcpy");
     sim_symbol(&sim.sync, "hipDeviceSynchronize"), sim_symbol(&sim.load, "hipModuleLoadData");
     sim_symbol(&sim.unload, "hipModuleUnload"), sim_symbol(&sim.function, "hipModuleGetFunction");
     sim_symbol(&sim.launch, "hipModuleLaunchKernel"), sim_symbol(&sim.fault, "gfx12sim_hip_fault_text");
-    sim_symbol(&sim.counter, "gfx12sim_hip_counter"), sim_symbol(&sim.counters_reset, "gfx12sim_hip_counters_reset");
+    sim_symbol(&sim.counter, "gfx12sim_hip_counter"),
+        sim_symbol(&sim.counters_reset, "gfx12sim_hip_counters_reset");
     return true;
 }
 #define NEED_SIM()                                                                                           \
@@ -124,8 +128,8 @@ static inline void sim_run(const rdi_row *row, const void *args, void *ws) {
 typedef struct sim_buffer {
     size_t offset, bytes; // of the pointer in args; of what it points to
 } sim_buffer;
-static inline void sim_run_mirrored(const rdi_row *row, const void *args, size_t args_bytes, const sim_buffer *buffers,
-                                    size_t count, size_t ws_bytes) {
+static inline void sim_run_mirrored(const rdi_row *row, const void *args, size_t args_bytes,
+                                    const sim_buffer *buffers, size_t count, size_t ws_bytes) {
     unsigned char mirrored[512];
     void *card[16] = {0}, *host[16], *ws = ws_bytes ? sim_alloc(ws_bytes) : NULL;
     assert_true(args_bytes <= sizeof mirrored && count <= RDI_COUNT(card));
@@ -140,7 +144,8 @@ static inline void sim_run_mirrored(const rdi_row *row, const void *args, size_t
         if (host[i]) sim_get(host[i], card[i], buffers[i].bytes), sim_free(card[i]);
     if (ws) sim_free(ws);
 }
-#define SIM_BUFFER(args_, field_, bytes_) {offsetof(__typeof__(args_), field_), (bytes_)}
+#define SIM_BUFFER(args_, field_, bytes_)                                                                    \
+    { offsetof(__typeof__(args_), field_), (bytes_) }
 #define SIM_RUN(row_, args_, ...)                                                                            \
     sim_run_mirrored((row_), &(args_), sizeof(args_), (const sim_buffer[]){__VA_ARGS__},                     \
                      sizeof((const sim_buffer[]){__VA_ARGS__}) / sizeof(sim_buffer), 0)
