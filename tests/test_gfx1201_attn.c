@@ -21,17 +21,19 @@ static void *card_run(attn_case *c, const rdi_row *row) {
     }
     memset(c->out.data, POISON, c->out.bytes);
     size_t seqs = (size_t)a.seqs, kv_heads = (size_t)a.kv_heads;
-    const sim_buffer buffers[] = {SIM_BUFFER(a, q, c->q.bytes),
-                                  SIM_BUFFER(a, k_cache, c->k.bytes),
-                                  SIM_BUFFER(a, v_cache, c->v.bytes),
-                                  SIM_BUFFER(a, out, c->out.bytes),
-                                  SIM_BUFFER(a, k_scale, kv_heads * sizeof(float)),
-                                  SIM_BUFFER(a, v_scale, kv_heads * sizeof(float)),
-                                  SIM_BUFFER(a, sinks, (size_t)a.q_heads * sizeof(float)),
-                                  SIM_BUFFER(a, block_table, seqs * (size_t)a.block_table_stride * sizeof(int32_t)),
-                                  SIM_BUFFER(a, kv_lens, seqs * sizeof(int32_t)),
-                                  SIM_BUFFER(a, q_starts, (seqs + 1) * sizeof(int32_t))};
-    sim_run_mirrored(row, &a, sizeof a, buffers, RDI_COUNT(buffers), row->ws_bytes ? row->ws_bytes(&a, 64) : 0);
+    const sim_buffer buffers[] = {
+        SIM_BUFFER(a, q, c->q.bytes),
+        SIM_BUFFER(a, k_cache, c->k.bytes),
+        SIM_BUFFER(a, v_cache, c->v.bytes),
+        SIM_BUFFER(a, out, c->out.bytes),
+        SIM_BUFFER(a, k_scale, kv_heads * sizeof(float)),
+        SIM_BUFFER(a, v_scale, kv_heads * sizeof(float)),
+        SIM_BUFFER(a, sinks, (size_t)a.q_heads * sizeof(float)),
+        SIM_BUFFER(a, block_table, seqs * (size_t)a.block_table_stride * sizeof(int32_t)),
+        SIM_BUFFER(a, kv_lens, seqs * sizeof(int32_t)),
+        SIM_BUFFER(a, q_starts, (seqs + 1) * sizeof(int32_t))};
+    sim_run_mirrored(row, &a, sizeof a, buffers, RDI_COUNT(buffers),
+                     row->ws_bytes ? row->ws_bytes(&a, 64) : 0);
     guarded_check(&c->out);
     int64_t row_elems = a.q_heads * a.head_dim, elem = (int64_t)rd_dtype_bytes(a.out_dtype);
     for (int64_t i = 0; i < a.tokens * a.out_stride_token; i++)
@@ -49,7 +51,8 @@ static void *card_run(attn_case *c, const rdi_row *row) {
 static double card_bound(const attn_case *c, const oracle_row *o, int64_t dim, double q_error) {
     double narrow = c->args.kv_dtype == RD_DTYPE_E4M3 ? 0x1p-10 : 0x1p-8;
     double f32_queries = c->args.q_dtype == RD_DTYPE_F32 ? 0x1p-9 * o->logits : 0;
-    return oracle_bound(c, o, dim, false) + o->magnitude[dim] * (narrow + 2 * 0.6932 * (q_error + f32_queries));
+    return oracle_bound(c, o, dim, false) +
+           o->magnitude[dim] * (narrow + 2 * 0.6932 * (q_error + f32_queries));
 }
 
 static double query_error(const attn_case *c, int64_t token, int64_t head) { // of a logit, in log2 units
@@ -57,7 +60,8 @@ static double query_error(const attn_case *c, int64_t token, int64_t head) { // 
     if (c->args.kv_dtype != RD_DTYPE_E4M3) return 0;
     for (int64_t d = 0; d < c->args.head_dim; d++)
         top = fmax(top, fabs((double)rdi_load_f32(c->args.q, c->args.q_dtype,
-                                                  token * c->args.q_stride_token + head * c->args.q_stride_head + d)));
+                                                  token * c->args.q_stride_token +
+                                                      head * c->args.q_stride_head + d)));
     keys = 5 * sqrt((double)c->args.head_dim); // generous: |k| of a unit normal row
     double scale = (double)c->args.scale * (c->args.k_scale ? 1.5 : 1.0);
     return top * 0x1p-17 * keys * scale * 1.4427;
@@ -72,12 +76,14 @@ static void compare_to_oracle(attn_case *c, const void *out, const char *row) {
                 oracle_attend(c, seq, t, head, o);
                 double q_error = query_error(c, c->q_starts[seq] + t, head);
                 for (int64_t d = 0; d < c->args.head_dim; d++) {
-                    double got = (double)rdi_load_f32(out, c->args.out_dtype, case_out_at(c, c->q_starts[seq] + t, head, d));
+                    double got = (double)rdi_load_f32(out, c->args.out_dtype,
+                                                      case_out_at(c, c->q_starts[seq] + t, head, d));
                     double allowed = card_bound(c, o, d, q_error);
                     if (!(fabs(got - o->out[d]) <= allowed))
-                        fail_msg("%s: head_dim %d gqa %d: sequence %d token %lld head %lld dim %lld: %g, needs %g within %g",
-                                 row, c->shape.head_dim, c->shape.q_heads / c->shape.kv_heads, seq, (long long)t,
-                                 (long long)head, (long long)d, got, o->out[d], allowed);
+                        fail_msg("%s: head_dim %d gqa %d: sequence %d token %lld head %lld dim %lld: %g, "
+                                 "needs %g within %g",
+                                 row, c->shape.head_dim, c->shape.q_heads / c->shape.kv_heads, seq,
+                                 (long long)t, (long long)head, (long long)d, got, o->out[d], allowed);
                 }
             }
     free(o);
@@ -129,7 +135,9 @@ static void test_decode_numbers(void **unused) {
         for (int s = 0; s < shape.seqs; s++) {
             shape.q_len[s] = s == 0 ? 1 + (int)(random_next(&rng) % 17) : 1;
             shape.kv_len[s] = lengths[random_next(&rng) % 10];
-            if (i % 8) shape.kv_len[s] = (int)rdi_max(shape.kv_len[s], shape.q_len[s]); // else rows before position 0
+            if (i % 8)
+                shape.kv_len[s] =
+                    (int)rdi_max(shape.kv_len[s], shape.q_len[s]); // else rows before position 0
         }
         check_shape(&shape, decode_row(shape.kv_dtype), &rng);
     }
@@ -141,7 +149,8 @@ static void test_prefill_numbers(void **unused) {
     uint64_t rng = fresh_seed("attn_prefill_gfx1201");
     for (int i = 0; i < (full() ? 120 : 24); i++) {
         attn_shape shape = random_shape(i, &rng);
-        shape.q_heads = shape.q_heads > 6 ? 6 : shape.q_heads, shape.kv_heads = shape.q_heads % 2 ? 1 : shape.kv_heads;
+        shape.q_heads = shape.q_heads > 6 ? 6 : shape.q_heads,
+        shape.kv_heads = shape.q_heads % 2 ? 1 : shape.kv_heads;
         if (shape.q_heads % shape.kv_heads) shape.kv_heads = 1;
         for (int s = 0; s < shape.seqs; s++) {
             shape.q_len[s] = s == 1 ? 0 : 1 + (int)(random_next(&rng) % 40);
@@ -155,14 +164,22 @@ static void test_prefill_numbers(void **unused) {
 static void test_unified_attention_grid(void **unused) {
     (void)unused;
     NEED_SIM();
-    static const int heads[][2] = {{4, 4}, {8, 2}, {5, 1}}, dims[] = {128, 256}, grid_windows[] = {0, 64, 128, 256};
+    static const int heads[][2] = {{4, 4}, {8, 2}, {5, 1}}, dims[] = {128, 256},
+                     grid_windows[] = {0, 64, 128, 256};
     uint64_t rng = fresh_seed("unified attention grid");
     int count = 0;
     for (int i = 0; i < 3 * 2 * 4 * 2 * 2; i++) {
-        attn_shape shape = {.seqs = 3, .q_heads = heads[i % 3][0], .kv_heads = heads[i % 3][1], .head_dim = dims[i / 3 % 2],
-                            .block_tokens = i / 6 % 2 ? 64 : 16, .window = grid_windows[i / 6 % 4], .softcap = i / 24 % 2 ? 50 : 0,
-                            .q_dtype = RD_DTYPE_BF16, .kv_dtype = i / 48 % 2 ? RD_DTYPE_E4M3 : RD_DTYPE_BF16,
-                            .scales = true, .out_dtype = RD_DTYPE_BF16};
+        attn_shape shape = {.seqs = 3,
+                            .q_heads = heads[i % 3][0],
+                            .kv_heads = heads[i % 3][1],
+                            .head_dim = dims[i / 3 % 2],
+                            .block_tokens = i / 6 % 2 ? 64 : 16,
+                            .window = grid_windows[i / 6 % 4],
+                            .softcap = i / 24 % 2 ? 50 : 0,
+                            .q_dtype = RD_DTYPE_BF16,
+                            .kv_dtype = i / 48 % 2 ? RD_DTYPE_E4M3 : RD_DTYPE_BF16,
+                            .scales = true,
+                            .out_dtype = RD_DTYPE_BF16};
         if (!full() && i % 13) continue;
         bool decode = i & 1;
         // (1, 1328), (5, 18), (129, 463) of the original; a quarter of the last one's work outside the full run.
@@ -175,14 +192,14 @@ static void test_unified_attention_grid(void **unused) {
 }
 
 // ---- order class ------------------------------------------------------------------------------------------------------
-static void same_rows(const attn_case *c, const uint8_t *whole, const uint8_t *part, int64_t first, int64_t last,
-                      const char *what) {
+static void same_rows(const attn_case *c, const uint8_t *whole, const uint8_t *part, int64_t first,
+                      int64_t last, const char *what) {
     for (int64_t t = first; t < last; t++)
         for (int64_t h = 0; h < c->args.q_heads; h++)
             for (int64_t d = 0; d < c->args.head_dim; d++)
                 if (!same_bits(c->args.out_dtype, whole, part, case_out_at(c, t, h, d)))
-                    fail_msg("%s, head_dim %d: token %lld head %lld dim %lld differs", what, c->shape.head_dim,
-                             (long long)t, (long long)h, (long long)d);
+                    fail_msg("%s, head_dim %d: token %lld head %lld dim %lld differs", what,
+                             c->shape.head_dim, (long long)t, (long long)h, (long long)d);
 }
 
 // Rows first .. last - 1 of sequence 0 alone.
@@ -202,10 +219,20 @@ static void test_decode_widths(void **unused) {
     NEED_SIM();
     uint64_t rng = fresh_seed("attn_decode_gfx1201 widths");
     for (int i = 0; i < 8; i++) {
-        attn_shape shape = {.seqs = 2, .q_heads = 6, .kv_heads = 1, .head_dim = head_dims[i % 4], .block_tokens = 16,
-                            .window = i == 2 || i == 7 ? 200 : 0, .sinks = i == 1, .softcap = i == 3 ? 20 : 0, .scales = true,
-                            .q_dtype = RD_DTYPE_BF16, .kv_dtype = i / 4 ? RD_DTYPE_BF16 : RD_DTYPE_E4M3,
-                            .out_dtype = RD_DTYPE_F32, .q_len = {17, 3}, .kv_len = {530, 40}};
+        attn_shape shape = {.seqs = 2,
+                            .q_heads = 6,
+                            .kv_heads = 1,
+                            .head_dim = head_dims[i % 4],
+                            .block_tokens = 16,
+                            .window = i == 2 || i == 7 ? 200 : 0,
+                            .sinks = i == 1,
+                            .softcap = i == 3 ? 20 : 0,
+                            .scales = true,
+                            .q_dtype = RD_DTYPE_BF16,
+                            .kv_dtype = i / 4 ? RD_DTYPE_BF16 : RD_DTYPE_E4M3,
+                            .out_dtype = RD_DTYPE_F32,
+                            .q_len = {17, 3},
+                            .kv_len = {530, 40}};
         attn_case *c = case_new(&shape, &rng);
         const rdi_row *row = gpu_row(decode_row(shape.kv_dtype));
         uint8_t *whole = card_run(c, row);
@@ -228,9 +255,17 @@ static void test_prefill_batches(void **unused) {
     NEED_SIM();
     uint64_t rng = fresh_seed("attn_prefill_gfx1201 batches");
     for (int i = 0; i < 8; i++) {
-        attn_shape shape = {.seqs = 2, .q_heads = 4, .kv_heads = 2, .head_dim = head_dims[i % 4], .block_tokens = 16,
-                            .scales = true, .q_dtype = RD_DTYPE_BF16, .kv_dtype = i / 4 ? RD_DTYPE_BF16 : RD_DTYPE_E4M3,
-                            .out_dtype = RD_DTYPE_BF16, .q_len = {45, 7}, .kv_len = {300, 7}};
+        attn_shape shape = {.seqs = 2,
+                            .q_heads = 4,
+                            .kv_heads = 2,
+                            .head_dim = head_dims[i % 4],
+                            .block_tokens = 16,
+                            .scales = true,
+                            .q_dtype = RD_DTYPE_BF16,
+                            .kv_dtype = i / 4 ? RD_DTYPE_BF16 : RD_DTYPE_E4M3,
+                            .out_dtype = RD_DTYPE_BF16,
+                            .q_len = {45, 7},
+                            .kv_len = {300, 7}};
         attn_case *c = case_new(&shape, &rng);
         const rdi_row *row = gpu_row(prefill_row(shape.kv_dtype));
         uint8_t *whole = card_run(c, row), *part = run_part(c, row, 0, 45);

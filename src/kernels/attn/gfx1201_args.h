@@ -8,18 +8,18 @@
 #include "kernels/attn/partition.h"
 
 // Waves of a work-group: one 16-key tile of a step each, HEAD / WAVES output dims each. Decode, then prefill.
-#define RDK_WAVES_64  2
-#define RDK_WAVES_128 4
-#define RDK_WAVES_256 4
-#define RDK_WAVES_512 8
-#define RDK_PREFILL_WAVES_64 2
-#define RDK_PREFILL_ROWS_64 64
+#define RDK_WAVES_64          2
+#define RDK_WAVES_128         4
+#define RDK_WAVES_256         4
+#define RDK_WAVES_512         8
+#define RDK_PREFILL_WAVES_64  2
+#define RDK_PREFILL_ROWS_64   64
 #define RDK_PREFILL_WAVES_128 4
-#define RDK_PREFILL_ROWS_128 64
+#define RDK_PREFILL_ROWS_128  64
 #define RDK_PREFILL_WAVES_256 8
-#define RDK_PREFILL_ROWS_256 64
+#define RDK_PREFILL_ROWS_256  64
 #define RDK_PREFILL_WAVES_512 16
-#define RDK_PREFILL_ROWS_512 32
+#define RDK_PREFILL_ROWS_512  32
 enum { RDK_MERGE_WAVES = 4 }; // rows of a merge work-group
 
 // Strides of q and out in elements, of the caches in bytes.
@@ -41,12 +41,12 @@ typedef struct rdk_attn_gfx1201_args {
     uint32_t k_stride_block, v_stride_block;
     int32_t k_stride_token, k_stride_head, v_stride_token, v_stride_head;
     int32_t tokens, seqs, q_heads, kv_heads, gqa;
-    int32_t block_tiles;   // 16-key tiles of a cache block
-    uint32_t block_magic;  // tile / block_tiles = mulhi(2 tile, magic)
-    uint32_t gqa_magic;    // row / gqa the same way
+    int32_t block_tiles;              // 16-key tiles of a cache block
+    uint32_t block_magic;             // tile / block_tiles = mulhi(2 tile, magic)
+    uint32_t gqa_magic;               // row / gqa the same way
     int32_t blocks, max_keys, chunks; // chunks: room in acc and state
     int32_t window, q_f32, out_f32;
-    float scale; // times log2 e: logits are powers of two
+    float scale;                    // times log2 e: logits are powers of two
     float softcap, softcap_inverse; // of logits before log2 e; 0 = off
 } rdk_attn_gfx1201_args;
 

@@ -33,11 +33,12 @@
 #define Q_TERMS    1
 #define WEIGHT_LOG 0
 #endif
-#define V_DIMS  (DIMS_WAVE / V_LOADS)                            // dims of a V load: 32 or 16
+#define V_DIMS (DIMS_WAVE / V_LOADS) // dims of a V load: 32 or 16
 // Loads in flight at once, 4 registers each: K of a tile, V of some tiles. No bit depends on them.
 #define K_BATCH (K_LOADS < LOADS_MOST ? K_LOADS : LOADS_MOST)
-#define V_BATCH (V_LOADS * WAVES <= LOADS_MOST / 2 ? WAVES : V_LOADS <= LOADS_MOST / 2 ? LOADS_MOST / 2 / V_LOADS : 1)
-#define V_LATE (ROW_TILES * DIMS_WAVE >= 128) // sums fill the registers: no V beside K
+#define V_BATCH                                                                                              \
+    (V_LOADS * WAVES <= LOADS_MOST / 2 ? WAVES : V_LOADS <= LOADS_MOST / 2 ? LOADS_MOST / 2 / V_LOADS : 1)
+#define V_LATE        (ROW_TILES * DIMS_WAVE >= 128) // sums fill the registers: no V beside K
 #define NAME_(a_, b_) a_##_##b_
 #define NAME(a_, b_)  NAME_(a_, b_)
 #define FN(name_)     NAME(BODY, name_)
@@ -71,7 +72,8 @@ INLINE v2i FN(narrow)(v8f x, v8f *rest) {
     for (int i = 0; i < 2; i++) {
         int word = __builtin_amdgcn_cvt_pk_fp8_f32(x[4 * i], x[4 * i + 1], 0, false);
         word = __builtin_amdgcn_cvt_pk_fp8_f32(x[4 * i + 2], x[4 * i + 3], word, true);
-        v2f low = __builtin_amdgcn_cvt_pk_f32_fp8(word, false), high = __builtin_amdgcn_cvt_pk_f32_fp8(word, true);
+        v2f low = __builtin_amdgcn_cvt_pk_f32_fp8(word, false),
+            high = __builtin_amdgcn_cvt_pk_f32_fp8(word, true);
         (*rest)[4 * i] = x[4 * i] - low.x, (*rest)[4 * i + 1] = x[4 * i + 1] - low.y;
         (*rest)[4 * i + 2] = x[4 * i + 2] - high.x, (*rest)[4 * i + 3] = x[4 * i + 3] - high.y;
         code[i] = word;
@@ -82,19 +84,21 @@ INLINE v2i FN(narrow)(v8f x, v8f *rest) {
 INLINE v4i FN(narrow)(v8f x) { // to bf16, exact for bf16 queries, to nearest for f32
     v4i code;
     for (int i = 0; i < 4; i++)
-        code[i] = (int)__builtin_amdgcn_perm(as_uint(x[2 * i + 1]) + 0x8000, as_uint(x[2 * i]) + 0x8000, 0x07060302);
+        code[i] = (int)__builtin_amdgcn_perm(as_uint(x[2 * i + 1]) + 0x8000, as_uint(x[2 * i]) + 0x8000,
+                                             0x07060302);
     return code;
 }
 #endif
 
 // Queries to LDS in operand order. Returns, in unit[t], what a score of the lane's row in tile t must be multiplied by.
-INLINE void FN(stage_queries)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv_head, local FN(shared) *s,
-                              float unit[ROW_TILES]) {
+INLINE void FN(stage_queries)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv_head,
+                              local FN(shared) * s, float unit[ROW_TILES]) {
     int lane = lane_id(), half_wave = lane >> 4, wave = wave_id();
     float scale = a->scale * (a->k_scale ? a->k_scale[kv_head] : 1.0f);
     for (int tile = 0; tile < ROW_TILES; tile++) {
         __builtin_amdgcn_sched_barrier(0); // one tile's registers at a time
-        int row = min_int(t->row0 + tile * 16 + (lane & 15), t->rows - 1); // rows past the end repeat the last
+        int row =
+            min_int(t->row0 + tile * 16 + (lane & 15), t->rows - 1); // rows past the end repeat the last
         int token = (int)divide_by((uint)row, a->gqa_magic), head = kv_head * a->gqa + row - token * a->gqa;
         long at = (t->token0 + token) * a->q_stride_token + head * a->q_stride_head;
 #if KV_FP8
@@ -102,7 +106,8 @@ INLINE void FN(stage_queries)(const rdk_attn_gfx1201_args *a, const tile_rows *t
         float top = 0;
         for (int i = 0; i < K_LOADS / WAVES; i++)
             for (int part = 0; part < 2; part++) {
-                x[i][part] = FN(load_q)(a, at + (wave * (K_LOADS / WAVES) + i) * 32 + half_wave * 16 + part * 8);
+                x[i][part] =
+                    FN(load_q)(a, at + (wave * (K_LOADS / WAVES) + i) * 32 + half_wave * 16 + part * 8);
                 for (int j = 0; j < 8; j++) top = max32(top, __builtin_fabsf(x[i][part][j]));
             }
         top = max32(top, other_half(top));
@@ -137,21 +142,26 @@ INLINE void FN(stage_queries)(const rdk_attn_gfx1201_args *a, const tile_rows *t
 
 INLINE v8f FN(multiply)(v4i a, v4i b, v8f sum) {
 #if KV_FP8
-    return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(__builtin_bit_cast(v8h, a), __builtin_bit_cast(v8h, b), sum);
+    return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(__builtin_bit_cast(v8h, a),
+                                                            __builtin_bit_cast(v8h, b), sum);
 #else
-    return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(__builtin_bit_cast(v8s, a), __builtin_bit_cast(v8s, b), sum);
+    return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(__builtin_bit_cast(v8s, a),
+                                                             __builtin_bit_cast(v8s, b), sum);
 #endif
 }
 
-// Scores of one 16-key tile against all rows. 
-INLINE void FN(scores)(global const char *tile, uint lane_offset, local const FN(shared) *s, v8f sum[ROW_TILES]) {
+// Scores of one 16-key tile against all rows.
+INLINE void FN(scores)(global const char *tile, uint lane_offset, local const FN(shared) * s,
+                       v8f sum[ROW_TILES]) {
     for (int r = 0; r < ROW_TILES; r++) sum[r] = 0;
 #pragma unroll 1
     for (int first = 0; first < K_LOADS; first += K_BATCH) {
         v4i key[K_BATCH];
-        for (int i = 0; i < K_BATCH; i++) key[i] = *(global const v4i *)(tile + lane_offset + (first + i) * 32);
+        for (int i = 0; i < K_BATCH; i++)
+            key[i] = *(global const v4i *)(tile + lane_offset + (first + i) * 32);
         for (int r = 0; r < ROW_TILES; r++) {
-            if (ROW_TILES > 1) __builtin_amdgcn_sched_barrier(0); // the scheduler would keep queries of all tiles at hand
+            if (ROW_TILES > 1)
+                __builtin_amdgcn_sched_barrier(0); // the scheduler would keep queries of all tiles at hand
             for (int i = 0; i < K_BATCH; i++)
                 for (int term = 0; term < Q_TERMS; term++) {
                     v4i q = s->q[r][first + i][term][lane_id()];
@@ -170,8 +180,8 @@ INLINE void FN(scores)(global const char *tile, uint lane_offset, local const FN
 typedef struct FN(values) {
     v4i word[V_LOADS];
 } FN(values);
-INLINE FN(values) FN(values_of)(const rdk_attn_gfx1201_args *a, global const char *v_head, const pages *p, int w, int step,
-                                int begin, int end) {
+INLINE FN(values) FN(values_of)(const rdk_attn_gfx1201_args *a, global const char *v_head, const pages *p,
+                                int w, int step, int begin, int end) {
     // Keys that nobody sees may hold NaN, which a weight of 0 does not silence: read a neighbour instead.
     int lane = lane_id(), key = clamp_int(step + w * 16 + (lane >> 4) * 8 + (lane & 7), begin, end - 1) & 15;
     uint lane_offset = (uint)((lane >> 3 & 1) * 16 + key * a->v_stride_token);
@@ -188,7 +198,8 @@ INLINE FN(values) FN(values_of)(const rdk_attn_gfx1201_args *a, global const cha
 // Pairs of dims taken apart, e4m3 to f16: exact.
 INLINE void FN(widen)(v4i word, v4i out[2]) {
     for (int j = 0; j < 4; j++) {
-        v2f even = __builtin_amdgcn_cvt_pk_f32_fp8(word[j], false), odd = __builtin_amdgcn_cvt_pk_f32_fp8(word[j], true);
+        v2f even = __builtin_amdgcn_cvt_pk_f32_fp8(word[j], false),
+            odd = __builtin_amdgcn_cvt_pk_f32_fp8(word[j], true);
         for (int f = 0; f < 2; f++)
             out[f][j] = __builtin_bit_cast(int, __builtin_amdgcn_cvt_pkrtz(even[f], odd[f]));
     }
@@ -228,8 +239,8 @@ INLINE float FN(cap)(const rdk_attn_gfx1201_args *a, float x) {
 
 // One step's scores of this wave: capped, masked, their maximum shared. The lane's row sees keys below `high`, from
 // high - window on (its range was cut at the work-group's end, never at its beginning, which is a whole step).
-INLINE void FN(share_maximum)(const rdk_attn_gfx1201_args *a, local FN(shared) *s, int tile, v8f *score, float *unit,
-                              int first_key, int high, bool masked) {
+INLINE void FN(share_maximum)(const rdk_attn_gfx1201_args *a, local FN(shared) * s, int tile, v8f *score,
+                              float *unit, int first_key, int high, bool masked) {
     int lane = lane_id();
     if (a->softcap > 0) {
         for (int j = 0; j < 8; j++) (*score)[j] = FN(cap)(a, (*score)[j] * *unit);
@@ -248,11 +259,11 @@ INLINE void FN(share_maximum)(const rdk_attn_gfx1201_args *a, local FN(shared) *
 }
 
 // Brings sums to the new maximum, and turns the wave's scores into weights for all waves.
-INLINE void FN(share_weights)(local FN(shared) *s, int tile, v8f score, float unit, FN(state) *state) {
+INLINE void FN(share_weights)(local FN(shared) * s, int tile, v8f score, float unit, FN(state) * state) {
     int lane = lane_id();
     float top = state->top[tile];
     for (int w = 0; w < WAVES; w++) top = max32(top, s->row[tile][lane & 15][w]);
-    float reference = top == MINUS_INF ? 0.0f : top; // no key seen yet: all weights are 0
+    float reference = top == MINUS_INF ? 0.0f : top;            // no key seen yet: all weights are 0
     if (__builtin_amdgcn_ballot_w32(top != state->top[tile])) { // a factor of 1 changes no bit
         float factor = exp2_32(state->top[tile] - reference);
         for (int i = 0; i < V_LOADS; i++)
@@ -268,7 +279,7 @@ INLINE void FN(share_weights)(local FN(shared) *s, int tile, v8f score, float un
 }
 
 // Weights times values of one tile of the step.
-INLINE void FN(add_values)(local const FN(shared) *s, int w, const FN(values) *v, FN(state) *state) {
+INLINE void FN(add_values)(local const FN(shared) * s, int w, const FN(values) * v, FN(state) * state) {
     for (int i = 0; i < V_LOADS; i++) {
 #if KV_FP8
         v4i value[2];
@@ -278,14 +289,15 @@ INLINE void FN(add_values)(local const FN(shared) *s, int w, const FN(values) *v
 #endif
         for (int tile = 0; tile < ROW_TILES; tile++)
             for (int f = 0; f < SUMS; f++)
-                state->out[tile][i][f] = FN(multiply)(value[f], s->weights[tile][w][lane_id()], state->out[tile][i][f]);
+                state->out[tile][i][f] =
+                    FN(multiply)(value[f], s->weights[tile][w][lane_id()], state->out[tile][i][f]);
     }
 }
 
 // Keys [begin, end) of the sequence against the tile's rows; begin >= 0, begin < end. low and high: of each row.
 INLINE void FN(attend)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv_head, int begin, int end,
-                       const int high[ROW_TILES], int all_low, int all_high,
-                       local FN(shared) *s, FN(state) *state, const float row_unit[ROW_TILES]) {
+                       const int high[ROW_TILES], int all_low, int all_high, local FN(shared) * s,
+                       FN(state) * state, const float row_unit[ROW_TILES]) {
     int lane = lane_id(), wave = wave_id();
     global const char *k_head = a->k_cache + (long)kv_head * a->k_stride_head;
     global const char *v_head = a->v_cache + (long)kv_head * a->v_stride_head + wave * DIMS_WAVE * KEY_BYTES;
@@ -306,7 +318,8 @@ INLINE void FN(attend)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int k
             FN(share_maximum)(a, s, tile, &score[tile], &unit[tile], step + 16 * wave, high[tile], masked);
         }
         group_barrier();
-        for (int tile = 0; tile < ROW_TILES; tile++) FN(share_weights)(s, tile, score[tile], unit[tile], state);
+        for (int tile = 0; tile < ROW_TILES; tile++)
+            FN(share_weights)(s, tile, score[tile], unit[tile], state);
         for (int w = 0; w < V_BATCH && V_LATE; w++) v[w] = FN(values_of)(a, v_head, &p, w, step, begin, end);
         group_barrier();
         for (int batch = 0; batch < WAVES; batch += V_BATCH) {
@@ -319,11 +332,11 @@ INLINE void FN(attend)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int k
 }
 
 // The sum of a row's weights over all waves, in wave order.
-INLINE void FN(totals)(local FN(shared) *s, const FN(state) *state, float total[ROW_TILES]) {
+INLINE void FN(totals)(local FN(shared) * s, const FN(state) * state, float total[ROW_TILES]) {
     int lane = lane_id();
     group_barrier(); // the rows' maxima have been read
-    for (int tile = 0; tile < ROW_TILES; tile++) s->row[tile][lane & 15][wave_id()] =
-            state->total[tile] + other_half(state->total[tile]);
+    for (int tile = 0; tile < ROW_TILES; tile++)
+        s->row[tile][lane & 15][wave_id()] = state->total[tile] + other_half(state->total[tile]);
     group_barrier();
     for (int tile = 0; tile < ROW_TILES; tile++) {
         total[tile] = 0;
@@ -333,25 +346,28 @@ INLINE void FN(totals)(local FN(shared) *s, const FN(state) *state, float total[
 
 // The lane's dims of V load i: RUN neighbours from dim_at(i) on.
 #define RUN (8 * SUMS)
-INLINE int FN(dim_at)(int i) { return wave_id() * DIMS_WAVE + i * V_DIMS + (lane_id() >> 4) * RUN; }
-INLINE void FN(store_f32)(global float *to, const FN(state) *state, int tile, int i, float factor) {
+INLINE int FN(dim_at)(int i) {
+    return wave_id() * DIMS_WAVE + i * V_DIMS + (lane_id() >> 4) * RUN;
+}
+INLINE void FN(store_f32)(global float *to, const FN(state) * state, int tile, int i, float factor) {
     for (int j = 0; j < RUN; j += 4) {
         v4f four;
         for (int n = 0; n < 4; n++) four[n] = state->out[tile][i][(j + n) % SUMS][(j + n) / SUMS] * factor;
         *(global v4f *)(to + j) = four;
     }
 }
-INLINE void FN(store_bf16)(global ushort *to, const FN(state) *state, int tile, int i, float factor) {
+INLINE void FN(store_bf16)(global ushort *to, const FN(state) * state, int tile, int i, float factor) {
     for (int j = 0; j < RUN; j += 8) {
         ushort8 eight;
-        for (int n = 0; n < 8; n++) eight[n] = bf16_code(state->out[tile][i][(j + n) % SUMS][(j + n) / SUMS] * factor);
+        for (int n = 0; n < 8; n++)
+            eight[n] = bf16_code(state->out[tile][i][(j + n) % SUMS][(j + n) / SUMS] * factor);
         *(global ushort8 *)(to + j) = eight;
     }
 }
 
 #if PREFILL
-INLINE void FN(write)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv_head, const FN(state) *state,
-                      const float total[ROW_TILES]) {
+INLINE void FN(write)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv_head,
+                      const FN(state) * state, const float total[ROW_TILES]) {
     float v_scale = a->v_scale ? a->v_scale[kv_head] : 1.0f;
     for (int tile = 0; tile < ROW_TILES; tile++) {
         int row = t->row0 + tile * 16 + (lane_id() & 15);
@@ -370,8 +386,8 @@ INLINE void FN(write)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv
     }
 }
 #else
-INLINE void FN(write)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv_head, int chunk, const FN(state) *state,
-                      const float total[ROW_TILES]) {
+INLINE void FN(write)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv_head, int chunk,
+                      const FN(state) * state, const float total[ROW_TILES]) {
     for (int tile = 0; tile < ROW_TILES; tile++) {
         int row = t->row0 + tile * 16 + (lane_id() & 15);
         if (row >= t->rows) continue;
@@ -381,7 +397,8 @@ INLINE void FN(write)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv
             FN(store_f32)(a->acc + slot * HEAD + FN(dim_at)(i), state, tile, i, 1.0f);
         if (wave_id() == 0 && lane_id() < 16) {
             float top = state->top[tile];
-            *(global v2f *)(a->state + slot * 2) = (v2f){top == MINUS_INF ? MINUS_INF : top - (float)WEIGHT_LOG, total[tile]};
+            *(global v2f *)(a->state + slot * 2) =
+                (v2f){top == MINUS_INF ? MINUS_INF : top - (float)WEIGHT_LOG, total[tile]};
         }
     }
 }
@@ -393,7 +410,8 @@ kernel GROUP_SIZE(32 * WAVES) void BODY(const rdk_attn_gfx1201_args a) {
     int kv_head = (int)__builtin_amdgcn_workgroup_id_y();
     if (!tile_find(&a, (int)__builtin_amdgcn_workgroup_id_x(), ROWS, &t)) return;
     int token_first = (int)divide_by((uint)t.row0, a.gqa_magic), low_first, high_first;
-    int token_last = (int)divide_by((uint)min_int(t.row0 + ROWS, t.rows) - 1, a.gqa_magic), low_last, high_last;
+    int token_last = (int)divide_by((uint)min_int(t.row0 + ROWS, t.rows) - 1, a.gqa_magic), low_last,
+        high_last;
     visible_keys(&a, &t, token_first, &low_first, &high_first);
     visible_keys(&a, &t, token_last, &low_last, &high_last);
     int begin = low_first, end = high_last;
@@ -418,8 +436,9 @@ kernel GROUP_SIZE(32 * WAVES) void BODY(const rdk_attn_gfx1201_args a) {
         state.top[tile] = MINUS_INF;
     }
     if (begin < end)
-        FN(attend)(&a, &t, kv_head, begin, end, high, max_int(low_last, begin), min_int(high_first, end), &shared,
-                   &state, unit);
+        FN(attend)
+        (&a, &t, kv_head, begin, end, high, max_int(low_last, begin), min_int(high_first, end), &shared,
+         &state, unit);
     FN(totals)(&shared, &state, total);
 #if PREFILL
     FN(write)(&a, &t, kv_head, &state, total);

@@ -23,9 +23,15 @@ typedef half v8h __attribute__((ext_vector_type(8)));
 #define MINUS_INF (-__builtin_inff())
 #define LOG2E     1.4426950408889634f
 
-INLINE int thread_id(void) { return (int)__builtin_amdgcn_workitem_id_x(); }
-INLINE int lane_id(void) { return thread_id() & 31; }
-INLINE int wave_id(void) { return __builtin_amdgcn_readfirstlane(thread_id() >> 5); }
+INLINE int thread_id(void) {
+    return (int)__builtin_amdgcn_workitem_id_x();
+}
+INLINE int lane_id(void) {
+    return thread_id() & 31;
+}
+INLINE int wave_id(void) {
+    return __builtin_amdgcn_readfirstlane(thread_id() >> 5);
+}
 
 // LDS written before is visible after; loads from memory stay in flight.
 INLINE void group_barrier(void) {
@@ -34,15 +40,31 @@ INLINE void group_barrier(void) {
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup", "local");
 }
 
-INLINE float fma32(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-INLINE float max32(float a, float b) { return __builtin_fmaxf(a, b); }
-INLINE float exp2_32(float x) { return __builtin_amdgcn_exp2f(x); }
-INLINE int min_int(int a, int b) { return a < b ? a : b; }
-INLINE int max_int(int a, int b) { return a > b ? a : b; }
-INLINE int clamp_int(int x, int low, int high) { return min_int(max_int(x, low), high); }
-INLINE uint mul_high(uint a, uint b) { return (uint)((ulong)a * b >> 32); }
+INLINE float fma32(float a, float b, float c) {
+    return __builtin_fmaf(a, b, c);
+}
+INLINE float max32(float a, float b) {
+    return __builtin_fmaxf(a, b);
+}
+INLINE float exp2_32(float x) {
+    return __builtin_amdgcn_exp2f(x);
+}
+INLINE int min_int(int a, int b) {
+    return a < b ? a : b;
+}
+INLINE int max_int(int a, int b) {
+    return a > b ? a : b;
+}
+INLINE int clamp_int(int x, int low, int high) {
+    return min_int(max_int(x, low), high);
+}
+INLINE uint mul_high(uint a, uint b) {
+    return (uint)((ulong)a * b >> 32);
+}
 // x / d for x * d < 2^31: magic = 2^31 / d + 1, so that the quotient's error stays below 1 / d.
-INLINE uint divide_by(uint x, uint magic) { return mul_high(2 * x, magic); }
+INLINE uint divide_by(uint x, uint magic) {
+    return mul_high(2 * x, magic);
+}
 
 // The value of the lane 16 away: the other half of a tile's tokens, the same query.
 INLINE float other_half(float x) {
@@ -58,7 +80,8 @@ INLINE ushort bf16_code(float x) { // to nearest even; a NaN stays one
 // Keeps the compiler from mixing an address that all lanes share into their own offsets: one instruction less a load.
 INLINE global const char *in_scalars(global const char *address) {
     ulong bits = (ulong)address;
-    uint low = __builtin_amdgcn_readfirstlane((uint)bits), high = __builtin_amdgcn_readfirstlane((uint)(bits >> 32));
+    uint low = __builtin_amdgcn_readfirstlane((uint)bits),
+         high = __builtin_amdgcn_readfirstlane((uint)(bits >> 32));
     return (global const char *)((ulong)high << 32 | low);
 }
 
@@ -66,9 +89,9 @@ INLINE global const char *in_scalars(global const char *address) {
 // Tiles of `rows` rows: sequence s owns tiles first_tile(s) .. first_tile(s + 1) - 1, at least as many as it needs, so that
 // a grid of fixed size finds its sequence on the card whatever the lengths are.
 typedef struct tile_rows {
-    int seq, row0;         // first row of the tile within the sequence
-    int rows;              // of the sequence: q_len * gqa
-    int token0;            // the sequence's first query token
+    int seq, row0; // first row of the tile within the sequence
+    int rows;      // of the sequence: q_len * gqa
+    int token0;    // the sequence's first query token
     int q_len, kv_len;
 } tile_rows;
 
@@ -111,7 +134,8 @@ typedef struct page_entry {
     int in_block; // first key of the tile in the block
 } page_entry;
 INLINE page_entry page_of(const rdk_attn_gfx1201_args *a, int seq, int step, int tiles, int begin, int end) {
-    global const char *table = in_scalars((global const char *)(a->block_table + seq * a->block_table_stride));
+    global const char *table =
+        in_scalars((global const char *)(a->block_table + seq * a->block_table_stride));
     int tile = clamp_int((step >> 4) + (lane_id() & (tiles - 1)), begin >> 4, (end - 1) >> 4);
     uint index = divide_by((uint)tile, a->block_magic);
     return (page_entry){*(global const uint *)(table + index * 4), (tile - (int)index * a->block_tiles) * 16};
@@ -120,12 +144,14 @@ typedef struct pages {
     ulong k, v; // byte offsets of this lane's tile in the caches
 } pages;
 INLINE pages pages_at(const rdk_attn_gfx1201_args *a, const page_entry *entry) {
-    uint last = (uint)a->blocks - 1, block = entry->block < last ? entry->block : last; // the host cannot check ids here
+    uint last = (uint)a->blocks - 1,
+         block = entry->block < last ? entry->block : last; // the host cannot check ids here
     return (pages){(ulong)block * a->k_stride_block + (uint)(entry->in_block * a->k_stride_token),
                    (ulong)block * a->v_stride_block + (uint)(entry->in_block * a->v_stride_token)};
 }
 INLINE ulong read_lane(ulong x, int lane) {
-    uint low = __builtin_amdgcn_readlane((uint)x, lane), high = __builtin_amdgcn_readlane((uint)(x >> 32), lane);
+    uint low = __builtin_amdgcn_readlane((uint)x, lane),
+         high = __builtin_amdgcn_readlane((uint)(x >> 32), lane);
     return (ulong)high << 32 | low;
 }
 #endif // RDK_ATTN_GFX1201_DEVICE_H

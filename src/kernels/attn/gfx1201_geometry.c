@@ -10,11 +10,12 @@ typedef struct shape { // of the body's kernels for one head
     uint32_t waves;
     const char *kernel[3], *merge; // 16, 32 and 64 rows a tile; NULL: none
 } shape;
-#define DECODE_SHAPES(row_) \
-    {64, RDK_WAVES_64, {row_ "_h64_r16", row_ "_h64_r32", row_ "_h64_r64"}, row_ "_merge_h64"}, \
-    {128, RDK_WAVES_128, {row_ "_h128_r16", row_ "_h128_r32", row_ "_h128_r64"}, row_ "_merge_h128"}, \
-    {256, RDK_WAVES_256, {row_ "_h256_r16", row_ "_h256_r32", row_ "_h256_r64"}, row_ "_merge_h256"}, \
-    {512, RDK_WAVES_512, {row_ "_h512_r16", row_ "_h512_r32", NULL}, row_ "_merge_h512"}
+#define DECODE_SHAPES(row_)                                                                                  \
+    {64, RDK_WAVES_64, {row_ "_h64_r16", row_ "_h64_r32", row_ "_h64_r64"}, row_ "_merge_h64"},              \
+        {128, RDK_WAVES_128, {row_ "_h128_r16", row_ "_h128_r32", row_ "_h128_r64"}, row_ "_merge_h128"},    \
+        {256, RDK_WAVES_256, {row_ "_h256_r16", row_ "_h256_r32", row_ "_h256_r64"}, row_ "_merge_h256"}, {  \
+        512, RDK_WAVES_512, {row_ "_h512_r16", row_ "_h512_r32", NULL}, row_ "_merge_h512"                   \
+    }
 static const shape decode_fp8[] = {DECODE_SHAPES("rdk_attn_decode_fp8kv_gfx1201")};
 static const shape decode_bf16[] = {DECODE_SHAPES("rdk_attn_decode_bf16kv_gfx1201")};
 typedef struct prefill_shape {
@@ -25,14 +26,15 @@ typedef struct prefill_shape {
 #define PREFILL_SHAPES(row_)                                                                                 \
     {64, RDK_PREFILL_WAVES_64, RDK_PREFILL_ROWS_64, row_ "_h64"},                                            \
         {128, RDK_PREFILL_WAVES_128, RDK_PREFILL_ROWS_128, row_ "_h128"},                                    \
-        {256, RDK_PREFILL_WAVES_256, RDK_PREFILL_ROWS_256, row_ "_h256"},                                    \
-        {512, RDK_PREFILL_WAVES_512, RDK_PREFILL_ROWS_512, row_ "_h512"}
+        {256, RDK_PREFILL_WAVES_256, RDK_PREFILL_ROWS_256, row_ "_h256"}, {                                  \
+        512, RDK_PREFILL_WAVES_512, RDK_PREFILL_ROWS_512, row_ "_h512"                                       \
+    }
 static const prefill_shape prefill_fp8[] = {PREFILL_SHAPES("rdk_attn_prefill_fp8kv_gfx1201")};
 static const prefill_shape prefill_bf16[] = {PREFILL_SHAPES("rdk_attn_prefill_bf16kv_gfx1201")};
 
 // Loads are 16 bytes wide and a block's offset is a 32-bit product: what a plan's keys cannot say, said here.
-static bool aligned(const char *field, const void *data, int64_t stride_token, int64_t stride_head, int64_t stride_block,
-                    rd_dtype dtype) {
+static bool aligned(const char *field, const void *data, int64_t stride_token, int64_t stride_head,
+                    int64_t stride_block, rd_dtype dtype) {
     int64_t bytes = (int64_t)rd_dtype_bytes(dtype);
     const int64_t all[] = {stride_token * bytes, stride_head * bytes, stride_block * bytes};
     for (size_t i = 0; i < RDI_COUNT(all); i++)
@@ -48,7 +50,8 @@ static bool aligned(const char *field, const void *data, int64_t stride_token, i
 static bool operands_fit(const rdi_attn_args *a) {
     if (!aligned("q", a->q, a->q_stride_token, a->q_stride_head, 0, a->q_dtype) ||
         !aligned("out", a->out, a->out_stride_token, a->out_stride_head, 0, a->out_dtype) ||
-        !aligned("k_cache", a->k_cache, a->k_stride_token, a->k_stride_head, a->k_stride_block, a->kv_dtype) ||
+        !aligned("k_cache", a->k_cache, a->k_stride_token, a->k_stride_head, a->k_stride_block,
+                 a->kv_dtype) ||
         !aligned("v_cache", a->v_cache, a->v_stride_token, a->v_stride_head, a->v_stride_block, a->kv_dtype))
         return false;
     if (a->k_stride_dim == 1 && a->v_stride_dim == 1) return true;
@@ -112,7 +115,8 @@ static uint32_t tiles_of(const rdi_attn_args *a, int64_t rows) { // gfx1201_devi
 size_t rdi_attn_decode_gfx1201_ws(const void *args, int32_t compute_units) {
     const rdi_attn_args *a = args;
     (void)compute_units;
-    return (size_t)(a->tokens * a->q_heads * rdi_attn_chunk_count(a->max_kv_len) * (a->head_dim + 2)) * sizeof(float);
+    return (size_t)(a->tokens * a->q_heads * rdi_attn_chunk_count(a->max_kv_len) * (a->head_dim + 2)) *
+           sizeof(float);
 }
 
 // The least height that holds every row of a sequence, so that K and V are read once; no bit depends on it.
@@ -132,15 +136,18 @@ static int32_t decode(const rdi_attn_args *a, void *ws, const shape *shapes, rdi
     const uint32_t grid[3] = {tiles_of(a, 16 << height), (uint32_t)a->kv_heads, (uint32_t)kernel.chunks};
     rdi_launch_fill(&out[0], shapes->kernel[height], grid, 32 * shapes->waves, &kernel, sizeof kernel);
     const uint32_t rows = (uint32_t)rdi_ceil_div(a->tokens * a->q_heads, RDK_MERGE_WAVES);
-    rdi_launch_fill(&out[1], shapes->merge, (const uint32_t[3]){rows, 1, 1}, 32 * RDK_MERGE_WAVES, &kernel, sizeof kernel);
+    rdi_launch_fill(&out[1], shapes->merge, (const uint32_t[3]){rows, 1, 1}, 32 * RDK_MERGE_WAVES, &kernel,
+                    sizeof kernel);
     return 2;
 }
 
-int32_t rdi_attn_decode_fp8kv_gfx1201_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
+int32_t rdi_attn_decode_fp8kv_gfx1201_geometry(const void *args, void *ws, const rd_device_info *device,
+                                               rdi_launch *out) {
     (void)device;
     return decode(args, ws, decode_fp8, out);
 }
-int32_t rdi_attn_decode_bf16kv_gfx1201_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
+int32_t rdi_attn_decode_bf16kv_gfx1201_geometry(const void *args, void *ws, const rd_device_info *device,
+                                                rdi_launch *out) {
     (void)device;
     return decode(args, ws, decode_bf16, out);
 }
@@ -154,11 +161,13 @@ static int32_t prefill(const rdi_attn_args *a, const prefill_shape *shapes, rdi_
     return 1;
 }
 
-int32_t rdi_attn_prefill_fp8kv_gfx1201_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
+int32_t rdi_attn_prefill_fp8kv_gfx1201_geometry(const void *args, void *ws, const rd_device_info *device,
+                                                rdi_launch *out) {
     (void)ws, (void)device;
     return prefill(args, prefill_fp8, out);
 }
-int32_t rdi_attn_prefill_bf16kv_gfx1201_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
+int32_t rdi_attn_prefill_bf16kv_gfx1201_geometry(const void *args, void *ws, const rd_device_info *device,
+                                                 rdi_launch *out) {
     (void)ws, (void)device;
     return prefill(args, prefill_bf16, out);
 }
