@@ -40,7 +40,7 @@ if(RADIANCE_HAVE_GFX1201)
     get_filename_component(word ${source} NAME_WE)
     set(base ${GPU_DIR}/${word})
     add_custom_command(OUTPUT ${base}.bin ${base}.inc
-        COMMAND ${RADIANCE_CLANG} -x cl -cl-std=CL2.0 ${GFX1201_FLAGS} -nogpulib -O3 -ffp-contract=off -Wall -Wextra
+        COMMAND ${RADIANCE_CLANG} -x cl -cl-std=CL2.0 ${GFX1201_FLAGS} -nogpulib -O3 -ffp-contract=off -Wall -Wextra -mllvm -amdgpu-internalize-symbols
                 -I ${CMAKE_SOURCE_DIR}/src -MD -MF ${base}.d -MT ${base}.bin -S ${source} -o ${base}.s
         COMMAND ${CMAKE_COMMAND} -DASM=${base}.s -DOUT=${base}.inc -P ${CMAKE_SOURCE_DIR}/cmake/gfx1201_resources.cmake
         COMMAND ${RADIANCE_CLANG} ${GFX1201_FLAGS} ${base}.s -o ${base}.bin

@@ -113,8 +113,9 @@ typedef struct rd_device_info {
         read_gbs; // read bandwidth, GB/s (1e9): measured on a host, the source's figure on a fixture; 0 unknown
 } rd_device_info;
 
-// name: "cpu" (probe this machine), "cpu:avx2" / "cpu:ref" (this machine, ISA capped), or a fixture name
-// (rd_device_fixture_at). RD_E_NO_DEVICE names the known ones.
+// name: "cpu" (probe this machine), "cpu:avx2" / "cpu:ref" (this machine, ISA capped), "gpu:N" (card N of all vendors),
+// "sim:gfx1201" (a simulated R9700: gfx1201 machine code on the CPU), or a fixture name (rd_device_fixture_at).
+// RD_E_NO_DEVICE names the known ones, or says in words why there is no card.
 RD_API rd_status rd_device_open(const char *name, rd_device **out);
 RD_API void rd_device_close(rd_device *device);
 RD_API rd_status rd_device_get_info(const rd_device *device, rd_device_info *info);
@@ -123,6 +124,9 @@ RD_API void rd_device_set_log(rd_device *device, rd_log_fn log, void *log_state)
 // Measures (or reads from the cache file) the read bandwidth with `threads` threads; use_cache = 0 measures anew.
 RD_API rd_status rd_device_measure(rd_device *device, int32_t threads, int32_t use_cache, double *read_gbs);
 RD_API const char *rd_device_fixture_at(int32_t index); // NULL past the end
+// How many cards "gpu:N" can name. text: a line for each vendor whose cards cannot be used, with the reason. *bytes in:
+// capacity of text, out: length needed with the final NUL; both may be NULL.
+RD_API int32_t rd_device_cards(char *text, size_t *bytes);
 
 // ---- context --------------------------------------------------------------------------------------------------
 typedef struct rd_ctx rd_ctx;
@@ -143,6 +147,40 @@ RD_API rd_status rd_ctx_create(const rd_ctx_options *options, rd_ctx **out); // 
 RD_API void rd_ctx_free(rd_ctx *ctx);
 RD_API const rd_device *rd_ctx_device(const rd_ctx *ctx);
 RD_API int32_t rd_ctx_threads(const rd_ctx *ctx);
+
+// ---- memory, streams and graphs of a context's device ----------------------------------------------------------------
+// On the CPU: host memory, calls at once, streams NULL, no graphs (RD_E_UNSUPPORTED). On a card: its memory, calls in
+// stream order; a stream of NULL is the vendor's default stream. A failing call names the vendor's call and reason.
+typedef void *rd_stream; // the caller's own (hipStream_t, CUstream) or one made here
+RD_API int32_t rd_ctx_device_number(const rd_ctx *ctx);                  // for rd_tensor.device: 0 on the CPU
+RD_API rd_status rd_memory_alloc(rd_ctx *ctx, size_t bytes, void **out); // 64-byte aligned at least
+RD_API rd_status rd_memory_free(rd_ctx *ctx, void *pointer);             // NULL is nothing
+// Host memory that a card copies without staging (page-locked); plain memory on the CPU.
+RD_API rd_status rd_memory_alloc_host(rd_ctx *ctx, size_t bytes, void **out);
+RD_API rd_status rd_memory_free_host(rd_ctx *ctx, void *pointer);
+RD_API rd_status rd_memory_info(rd_ctx *ctx, size_t *free_bytes, size_t *total_bytes);
+typedef enum rd_copy { RD_COPY_TO_DEVICE = 0, RD_COPY_TO_HOST, RD_COPY_ON_DEVICE } rd_copy;
+// Host memory must stay as it is until the stream has come past the copy (rd_stream_sync).
+RD_API rd_status rd_memory_copy(rd_ctx *ctx, void *to, const void *from, size_t bytes, rd_copy direction,
+                                rd_stream stream);
+RD_API rd_status rd_memory_set(rd_ctx *ctx, void *to, int32_t byte, size_t bytes, rd_stream stream);
+RD_API rd_status rd_stream_create(rd_ctx *ctx, rd_stream *out);
+RD_API rd_status rd_stream_free(rd_ctx *ctx, rd_stream stream);
+RD_API rd_status rd_stream_sync(rd_ctx *ctx, rd_stream stream); // the host waits
+// What runs and copies on `stream` between begin and end is recorded, not executed, and replayed by each launch with the
+// same operands. A call that fails in between ends the recording.
+typedef struct rd_graph rd_graph;
+RD_API rd_status rd_graph_begin(rd_ctx *ctx, rd_stream stream);
+RD_API rd_status rd_graph_end(rd_ctx *ctx, rd_stream stream, rd_graph **out);
+RD_API rd_status rd_graph_launch(rd_graph *graph, rd_stream stream);
+RD_API void rd_graph_free(rd_graph *graph);
+// Microseconds on the device between two points of a stream.
+typedef struct rd_timer rd_timer;
+RD_API rd_status rd_timer_create(rd_ctx *ctx, rd_timer **out);
+RD_API void rd_timer_free(rd_timer *timer);
+RD_API rd_status rd_timer_start(rd_timer *timer, rd_stream stream);
+RD_API rd_status rd_timer_stop(rd_timer *timer, rd_stream stream);
+RD_API rd_status rd_timer_read(rd_timer *timer, double *microseconds); // waits for the stop
 
 // ---- registry: rows as data, select, explain, selections, report -----------------------------------------------
 typedef enum rd_param_kind { RD_PARAM_INT = 0, RD_PARAM_WORD = 1 } rd_param_kind;
@@ -248,7 +286,6 @@ RD_API rd_status rd_policy_eval(const rd_device *device, const char *rule, const
 
 // ---- plans ------------------------------------------------------------------------------------------------------
 typedef struct rd_plan rd_plan;
-typedef void *rd_stream; // the caller's stream on a GPU; NULL on the CPU
 
 // A plan answers `op` with `params` for every value lo..hi of the op's interval key (0, 0 when it has none; the key
 // itself must not be among params). It holds one row per sub-interval and is recorded as one question per sub-interval.

@@ -2,6 +2,8 @@
 // What a GPU backend implements (src/backend/amd over HIP, src/backend/nvidia over the CUDA driver) and what the ops call.
 // Nothing else in the library knows a vendor's API.
 //
+// Device names: "gpu:N" counts the cards of all drivers, "sim:gfx1201" is the AMD driver over our simulator.
+//
 // Every function may be called from any thread: a driver makes its card current first. A failing one hands back RD_E_DEVICE
 // (RD_E_NOMEM for memory) with a text that names the card, the vendor's call and the vendor's reason. A stream of NULL is
 // the driver's default stream. Addresses are what kernels see; the host never reads through them.
@@ -20,7 +22,7 @@ typedef struct rdi_loaded rdi_loaded;
 // An opened card. A driver's own struct begins with this one.
 struct rdi_card {
     const rdi_driver *driver;
-    char name[16];  // "gpu:0", "sim:gfx1201": what texts call it
+    char name[24];  // "gpu:0", "sim:gfx1201": what texts call it
     int32_t number; // rd_tensor.device of its memory: 1 + N of "gpu:N" (simulator: 1)
     pthread_mutex_t lock;
     rdi_loaded *loaded; // code objects on this card (loaded.c)
@@ -46,7 +48,7 @@ struct rdi_driver {
     rd_status (*host_alloc)(rdi_card *card, size_t bytes, void **out); // page-locked memory of the host
     rd_status (*host_free)(rdi_card *card, void *pointer);
     rd_status (*memory)(rdi_card *card, size_t *free_bytes, size_t *total_bytes);
-    // In stream order. To or from pageable host memory it is complete on return; from page-locked memory it is not.
+    // In stream order: host memory must stay as it is until the stream has come past the copy.
     rd_status (*copy)(rdi_card *card, void *to, const void *from, size_t bytes, rdi_copy direction,
                       void *stream);
     rd_status (*copy_peer)(rdi_card *card, void *to, rdi_card *from_card, const void *from, size_t bytes,
@@ -79,8 +81,8 @@ struct rdi_driver {
 
 extern const rdi_driver rdi_amd_driver; // amd/driver.c
 
-// ---- cards.c: "gpu:N" counts the cards of all drivers in this order; "sim:gfx1201" is the AMD driver over our simulator --
-const rdi_driver *rdi_driver_at(int32_t index); // NULL past the end
+// ---- cards.c ----------------------------------------------------------------------------------------------------------
+const rdi_driver *rdi_driver_at(int32_t index); // in the order in which cards are counted; NULL past the end
 
 // ---- loaded.c: code objects on a card ---------------------------------------------------------------------------------
 struct rdi_loaded {

@@ -22,7 +22,8 @@ static void judge(const rdi_row *row, const rd_device *device, const rdi_query *
                   const rdi_preference *preference, rd_verdict *verdict) {
     *verdict = (rd_verdict){.kernel = &row->info};
     if (row->isa & ~rdi_device_isa(device)) {
-        const char *has = RDI_ISA_TEXT(rdi_device_isa(device));
+        bool cpu = rdi_device_backend(device) == RDI_BACKEND_CPU;
+        const char *has = cpu ? RDI_ISA_TEXT(rdi_device_isa(device)) : device->info.arch;
         snprintf(verdict->reason, sizeof verdict->reason, "isa=%s, needs %s", *has ? has : "none",
                  row->info.isa);
         return;

@@ -169,12 +169,12 @@ static inline __attribute__((always_inline)) gs_stop run_wave(gs_wave *w, u64 bu
         if (checked && (stop = gs_check_op(w, op))) break;
         w->pc++;
         if (watched && lines) lines[op->index].hits++;
-        if ((stop = op->exec(w, op))) break;
+        stop = op->exec(w, op);
         if (watched && w->traced) w->steps += budget - left, budget = left, trace_line(w, op);
+        if (stop) break;
         stop = GS_STOP_YIELD;
     }
     w->steps += budget - left;
-    if (watched && w->traced && stop != GS_STOP_YIELD) trace_line(w, &ops[w->pc ? w->pc - 1 : 0]);
     return stop;
 }
 

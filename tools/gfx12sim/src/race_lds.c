@@ -180,6 +180,10 @@ static gs_stop lds_init(gs_wave *w, const gs_op *op, const u32 *address, u32 exe
     return GS_RUN;
 }
 
+static u32 alignment(u32 bytes) {
+    return bytes == 12 ? 4 : bytes;
+}
+
 static gs_stop lds_bad_address(gs_wave *w, const gs_op *op, const u32 *address, u32 exec, u32 bytes) {
     u32 limit = w->g->lds_bytes;
     for (u32 m = exec; m; m &= m - 1) {
@@ -191,10 +195,10 @@ static gs_stop lds_bad_address(gs_wave *w, const gs_op *op, const u32 *address, 
     }
     for (u32 m = exec; m; m &= m - 1) {
         int lane = __builtin_ctz(m);
-        if (address[lane] & (bytes - 1) & 15)
+        if (address[lane] & (alignment(bytes) - 1))
             return gs_fault(w, op, GS_CHECK_MISALIGNED, lane, address[lane],
                             "LDS access of %u bytes at %u, needs a multiple of %u", bytes, address[lane],
-                            bytes);
+                            alignment(bytes));
     }
     return GS_RUN;
 }
@@ -224,7 +228,7 @@ gs_stop gs_lds_access(gs_wave *w, const gs_op *op, const u32 *address, u32 exec,
         low |= on;
     }
     if (top > limit || bytes > limit - top ||
-        (low & (bytes - 1) & 15 && bytes != 12 && run->check[GS_CHECK_MISALIGNED]))
+        (low & (alignment(bytes) - 1) && run->check[GS_CHECK_MISALIGNED]))
         return lds_bad_address(w, op, address, exec, bytes);
     if (run->want_stats) gs_stats_lds(w, op, address, exec, bytes);
     if (!run->checked) return GS_RUN;

@@ -148,6 +148,7 @@ struct gs_wave {
     gs_group *g;
     const gs_op *ops;
     bool ended, moded, traced; // moded: mode differs from the default in rounding or denormals
+    bool clock_read;           // an instruction that reads the clock has begun
     u64 steps;
     // Wait counters: a sequence number per issue; all up to done are complete (they return in order).
     u32 issued[GS_CNT_COUNT], done[GS_CNT_COUNT];
