@@ -132,12 +132,12 @@ class RadianceCPUAttentionImpl(CPUAttentionBackendImpl):
         cache = torch.empty((1, self.num_kv_heads, block_tokens, 2 * self.head_size), dtype=dtype)
         keys, values = self._caches(cache)
         self._views = None
-        ints = torch.zeros(1, dtype=torch.int32)
-        rows = torch.empty((0, self.num_heads, self.head_size), dtype=self._dtype)
+        none = torch.zeros(1, dtype=torch.int32)  # one sequence without queries or keys: nothing is read or written
+        rows = torch.empty((1, self.num_heads, self.head_size), dtype=self._dtype)
         for longest in (1, block_tokens + _TOKEN_GROUP):  # a decode step, a chunk of a prompt
-            torch.ops.radiance.attn(rows, keys, values, self._nothing, self._nothing, ints[:0].view(0, 1), ints[:0], ints,
-                                    self._sinks, rows, self.scale, float(self.logits_soft_cap),
-                                    max(self.sliding_window, 0), longest, True)
+            torch.ops.radiance.attn(rows, keys, values, self._nothing, self._nothing, none.view(1, 1), none,
+                                    torch.zeros(2, dtype=torch.int32), self._sinks, rows, self.scale,
+                                    float(self.logits_soft_cap), max(self.sliding_window, 0), longest, True)
 
     def _cache_scales(self, layer):
         if not self.is_fp8_kv_cache:

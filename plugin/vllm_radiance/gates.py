@@ -16,6 +16,7 @@ GATES = (
     ("RADIANCE_USE_R4D_AR", "1", "our all-reduce between cards"),
     ("RADIANCE_DYNAMIC_DRAFT", "0", "choose the draft depth at run time"),
     ("RADIANCE_VIT", "1", "our attention for vision encoders"),
+    ("RADIANCE_REFERENCE", "0", "1: the plain-C reference of every op, very slow: tells a kernel's fault from a model's"),
     ("RADIANCE_REPORT", "1", "print the kernel selection report after warm-up"),
     ("RADIANCE_LIBRARY", "", "folder of libradiance.so and libradiance_torch.so; empty = the package's own"),
 )
