@@ -93,17 +93,21 @@ class Tiny(unittest.TestCase):
         self.assertIn("attn_prefill", text)
         self.same("--ngram", RADIANCE_ATTENTION="1")
 
-    def scores(self, *options, **changes):
+    def scores(self, *options, model=None, **changes):
         lists = pathlib.Path(SCRATCH.name) / "lists.json"
         from run_vllm import prompts
 
         lists.write_text(json.dumps([p + t for p, t in zip(prompts(8, 512), self.twin)]))
-        return engine(self.fp8, "--logprobs", str(lists), *options, **changes)
+        return engine(model or self.fp8, "--logprobs", str(lists), *options, **changes)
 
     def compare(self, got, want, most):
         differences = [abs(a - b) for x, y in zip(got["logprobs"], want["logprobs"]) for a, b in zip(x, y)]
         self.assertGreater(len(differences), 300)
         self.assertLess(sum(differences) / len(differences), most)
+
+    def test_w8a16_scores_are_the_twins(self):
+        ours, _ = self.scores()
+        self.compare(ours, self.scores(model=self.bf16)[0], 0.02)
 
     def test_w8a8_against_the_reference(self):
         """Teacher-forced: the same tokens scored by the fast rows and by ref.c, and not far from W8A16."""
