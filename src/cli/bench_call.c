@@ -174,8 +174,8 @@ rd_status bench_call_rows(bench_run *run, const bench_call *call) {
     if (status != RD_OK) return status;
     if (!found)
         return cli_error(RD_E_UNSUPPORTED, "no such row takes %s: ask `radiance explain`", call->shape);
-    double *want = malloc((size_t)elems_of(call->out) * sizeof *want);
-    double *got = malloc((size_t)elems_of(call->out) * sizeof *got);
+    double *want = calloc((size_t)elems_of(call->out), sizeof *want);
+    double *got = calloc((size_t)elems_of(call->out), sizeof *got);
     launcher l = {0};
     if (!want || !got) {
         free(got), free(want);
