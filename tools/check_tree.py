@@ -53,7 +53,7 @@ def check_includes(path, lines):
             say(path, number, f"{room} may not include {target}/ (allowed: {' '.join(sorted(FLOORS[room])) or 'public headers'})")
         if room == "kernels" and target == "kernels" and len(parts) > 3:
             family = match.group(2).split("/")[0]
-            if family != parts[2] and "/" in match.group(2) and family != "gemm_fp8block" and family != "common":
+            if family != parts[2] and "/" in match.group(2) and family not in ("gemm_fp8block", "elementwise", "common"):
                 say(path, number, f"kernel family {parts[2]} may not include family {family}")
 
 

@@ -186,5 +186,5 @@ rd_status rd_session_sync(rd_session *session, const int32_t *ids, int64_t count
         done += chunk;
     }
     if (progress) (void)progress(progress_state, "prefill", fresh, fresh); // nothing is left to stop
-    return RD_OK;
+    return rdi_memory_settle(&session->engine->memory); // a card's fault is this call's error
 }
