@@ -466,7 +466,8 @@ static void test_geometry(void **unused) {
     assert_int_equal(out[0].grid[2], 34);
     assert_int_equal(out[0].block[0], 128);
     assert_string_equal(out[1].kernel, "rdk_attn_decode_fp8kv_gfx1201_merge_h256");
-    assert_int_equal(out[1].grid[0], 60); // 20 tokens of 12 heads, four a work-group
+    assert_int_equal(out[1].grid[0], 20);
+    assert_int_equal(out[1].grid[1], 3); // 12 heads, four a work-group
     assert_int_equal(rdi_attn_decode_gfx1201_ws(&a, 64), 20 * 12 * 34 * 258 * 4);
     a.max_q_len = 2; // 12 rows
     rdi_attn_decode_bf16kv_gfx1201_geometry(&a, NULL, NULL, out);
