@@ -25,7 +25,7 @@ demo: ## install what is missing, build, get the demo model, convert it, show th
 	$(BUILD)/radiance generate $(FP8) --prompt "Why is the sky blue?" --max-tokens 96 --temperature 0 --report --stats
 
 demo-gfx1201: ## five greedy answers from gfx1201 machine code on the simulated card, beside the CPU's
-	@tools/bootstrap.sh build demo
+	@tools/bootstrap.sh build demo test
 	@$(MAKE) --no-print-directory build
 	@tools/get_demo_model.sh $(MODEL)
 	@test -d $(FP8) || $(BUILD)/radiance convert $(MODEL) $(FP8) --head fp8
