@@ -49,11 +49,7 @@ test-asan test-tsan: test-%: ## ctest under ASan+UBSan, or the threaded tests un
 	@tools/bootstrap.sh build test
 	@tools/run_tests.sh $(JOBS) $*
 
-test-wheel: ## the wheel of the vLLM plugin into build-wheel/dist, checked in a fresh virtual environment
-	@tools/bootstrap.sh build wheel
-	@tools/make_wheel.sh $(WHEELS)
-
-fuzz: ## every fuzz target for 10 s from its kept corpus
+test-fuzz: ## every fuzz target for 10 s from its kept corpus
 	@tools/bootstrap.sh build test
 	@tools/run_tests.sh $(JOBS) fuzz
 
@@ -83,4 +79,4 @@ clean: ## remove the build folders
 	rm -rf build build-asan build-tsan build-fuzz build-wheel build-configure.log
 
 help: ## this list
-	@grep -hE '^[a-z -]+:.*## ' Makefile | sed -E 's/^([a-z -]+):.*## /\1\t/' | awk -F'\t' '{printf "  make %-22s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9 -]+:.*## ' Makefile | sed -E 's/^([a-z0-9 -]+):.*## /\1\t/' | awk -F'\t' '{printf "  make %-22s %s\n", $$1, $$2}'
