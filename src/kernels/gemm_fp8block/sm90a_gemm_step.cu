@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+// Block-FP8 GEMM of order class "step": 1..128 tokens, bound by the read of the weights.
+//
+// Weight rows fill the 64-row side of the tensor core and all tokens stand in one n tile, so each weight byte crosses the chip
+// once. The (tile, k block) units lie in one line, tile by tile, and each of the device's multiprocessors takes one equal run of
+// them: every one streams the same number of bytes. A tile that spans blocks is added up by the block that holds its first k
+// block, in k order, from words that the others leave in `partials`; which block holds what follows from N, K and the number of
+// multiprocessors alone, so a row's bits never depend on its neighbours. One warp streams weights (also before the input of
+// the call is ready: they depend on nothing), one brings tokens, one their scales, 4 warps multiply for every 64 weight rows.
+#include "kernels/common/sm90a_convert.cuh"
+#include "kernels/common/sm90a_wgmma.cuh"
+#include "kernels/gemm_fp8block/sm90a_args.h"
+
+enum { K_BLOCK = 128, GROUP_ROWS = 64, GROUP_BYTES = GROUP_ROWS * K_BLOCK, PREFETCH_UNITS = 4 };
+
+template <int TOKENS, int GROUPS> struct shape {
+    static constexpr int rows = GROUPS * GROUP_ROWS;
+    static constexpr int weight_bytes = GROUPS * GROUP_BYTES;
+    static constexpr int token_bytes = TOKENS * K_BLOCK;
+    static constexpr int stage_bytes = weight_bytes + token_bytes;
+    // Two blocks share a multiprocessor up to 32 tokens, so that the next call's ring fills while this one drains.
+    static constexpr int budget = TOKENS <= 32 ? 108 * 1024 : 208 * 1024;
+    static constexpr int stages = budget / stage_bytes < 12 ? budget / stage_bytes : 12;
+    static constexpr int threads = GROUPS * 128 + 96;
+    static constexpr int residents = TOKENS <= 32 ? 2 : 1;
+    static constexpr int full_arrivals = 3; // weights, tokens, scales
+    // A warp load brings the scales of several units or a part of one unit's; a batch is what is in flight before its first use.
+    static constexpr int units_a_load = TOKENS < 32 ? 32 / TOKENS : 1, loads_a_unit = TOKENS > 32 ? TOKENS / 32 : 1;
+    static constexpr int batch_loads = TOKENS > 64 ? 16 : 8, batch_units = batch_loads * units_a_load / loads_a_unit;
+};
+
+template <int TOKENS, int GROUPS> struct ring {
+    using s = shape<TOKENS, GROUPS>;
+    unsigned char tiles[s::stages][s::stage_bytes];
+    float scales[s::stages][TOKENS];
+    uint64_t full[s::stages], empty[s::stages];
+};
+
+struct cursor { // where a role stands in the ring
+    uint32_t slot, parity;
+    template <int STAGES> __device__ __forceinline__ void advance() {
+        if (++slot == STAGES) {
+            slot = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+__device__ __forceinline__ int32_t range_begin(const rdk_gemm_step_args &args, int32_t range) {
+    return range * args.range_units + min(range, args.range_rest);
+}
+
+// One warp's copy of `rows` rows of 128 bytes into a swizzled tile, for rows that the copy engine cannot address.
+__device__ __noinline__ void copy_rows(unsigned char *tile, const unsigned char *from, int64_t stride, int32_t rows,
+                                       int32_t valid_rows, int32_t valid_bytes) {
+    bool words = ((uint64_t)from | (uint64_t)stride | (uint32_t)valid_bytes) % 4 == 0;
+    for (int32_t i = threadIdx.x % 32; i < rows * (K_BLOCK / 4); i += 32) {
+        int32_t row = i / (K_BLOCK / 4), at = i % (K_BLOCK / 4) * 4;
+        uint32_t value = 0;
+        if (row < valid_rows && at < valid_bytes) {
+            const unsigned char *source = from + row * stride + at;
+            if (words)
+                value = __ldcg(reinterpret_cast<const unsigned int *>(source));
+            else
+                for (int b = 0; b < 4 && at + b < valid_bytes; b++)
+                    value |= (uint32_t)__ldcg(source + b) << 8 * b;
+        }
+        *reinterpret_cast<uint32_t *>(tile + row * K_BLOCK + ((at / 16 ^ row % 8) * 16 + at % 16)) = value;
+    }
+    fence_async();
+    __syncwarp();
+}
+
+template <int TOKENS, int GROUPS>
+__device__ __forceinline__ void produce_weights(const rdk_gemm_step_args &args, ring<TOKENS, GROUPS> &r, int32_t begin,
+                                                int32_t end) {
+    using s = shape<TOKENS, GROUPS>;
+    cursor at = {0, 1};
+    int32_t lane = threadIdx.x % 32, tile = begin / args.k_blocks, kb = begin % args.k_blocks;
+    uint64_t policy = policy_evict_first();
+    for (int32_t unit = begin; unit < end; unit++) {
+        if (unit == begin + s::stages && args.use_maps && lane == 0) // the ring is full and the tokens may be far
+            for (int32_t ahead = 0; ahead < PREFETCH_UNITS && unit + ahead < end; ahead++)
+                prefetch_box(args.w_map, (unit + ahead) % args.k_blocks * K_BLOCK, (unit + ahead) / args.k_blocks * s::rows);
+        unsigned char *to = r.tiles[at.slot];
+        if (args.use_maps) {
+            if (lane == 0) {
+                barrier_wait(&r.empty[at.slot], at.parity);
+                barrier_expect(&r.full[at.slot], s::weight_bytes);
+                copy_box_once(to, args.w_map, &r.full[at.slot], kb * K_BLOCK, tile * s::rows, policy);
+            }
+        } else {
+            barrier_wait(&r.empty[at.slot], at.parity);
+            copy_rows(to, args.w + (int64_t)tile * s::rows * args.w_stride + kb * K_BLOCK, args.w_stride, s::rows,
+                      args.n - tile * s::rows, args.k - kb * K_BLOCK);
+            if (lane == 0) barrier_arrive(&r.full[at.slot]);
+        }
+        at.advance<s::stages>();
+        if (++kb == args.k_blocks) kb = 0, tile++;
+    }
+}
+
+template <int TOKENS, int GROUPS>
+__device__ __forceinline__ void produce_tokens(const rdk_gemm_step_args &args, ring<TOKENS, GROUPS> &r, int32_t begin,
+                                               int32_t end) {
+    using s = shape<TOKENS, GROUPS>;
+    cursor at = {0, 1};
+    int32_t lane = threadIdx.x % 32, kb = begin % args.k_blocks;
+    wait_dependencies();
+    for (int32_t unit = begin; unit < end; unit++) {
+        barrier_wait(&r.empty[at.slot], at.parity);
+        unsigned char *to = r.tiles[at.slot] + s::weight_bytes;
+        if (args.use_maps) {
+            if (lane == 0) {
+                barrier_expect(&r.full[at.slot], s::token_bytes);
+                copy_box(to, args.a_map, &r.full[at.slot], kb * K_BLOCK, 0);
+            }
+        } else {
+            copy_rows(to, args.a + kb * K_BLOCK, args.a_stride, TOKENS, args.m, args.k - kb * K_BLOCK);
+            if (lane == 0) barrier_arrive(&r.full[at.slot]);
+        }
+        at.advance<s::stages>();
+        if (++kb == args.k_blocks) kb = 0;
+    }
+}
+
+template <int TOKENS, int GROUPS>
+__device__ __forceinline__ void fetch_scales(const rdk_gemm_step_args &args, int32_t first, int32_t end,
+                                             float (&batch)[shape<TOKENS, GROUPS>::batch_loads]) {
+    using s = shape<TOKENS, GROUPS>;
+    int32_t lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < s::batch_loads; i++) {
+        int32_t unit = first + i * s::units_a_load / s::loads_a_unit + (TOKENS < 32 ? lane / TOKENS : 0);
+        int32_t token = TOKENS < 32 ? lane % TOKENS : lane + i % s::loads_a_unit * 32, kb = unit % args.k_blocks;
+        bool valid = token < args.m && unit < end;
+        batch[i] = valid ? load_fresh(args.a_scale + token * args.a_scale_stride_m + kb * args.a_scale_stride_k) : 0.0f;
+    }
+}
+
+template <int TOKENS, int GROUPS>
+__device__ __forceinline__ void produce_scales(const rdk_gemm_step_args &args, ring<TOKENS, GROUPS> &r, int32_t begin,
+                                               int32_t end) {
+    using s = shape<TOKENS, GROUPS>;
+    cursor at = {0, 1};
+    int32_t lane = threadIdx.x % 32;
+    float batch[s::batch_loads], next[s::batch_loads];
+    wait_dependencies();
+    fetch_scales<TOKENS, GROUPS>(args, begin, end, next);
+    for (int32_t first = begin; first < end; first += s::batch_units) {
+#pragma unroll
+        for (int i = 0; i < s::batch_loads; i++) batch[i] = next[i];
+        fetch_scales<TOKENS, GROUPS>(args, first + s::batch_units, end, next);
+#pragma unroll
+        for (int u = 0; u < s::batch_units; u++) {
+            if (first + u >= end) break;
+            barrier_wait(&r.empty[at.slot], at.parity);
+#pragma unroll
+            for (int part = 0; part < s::loads_a_unit; part++) {
+                float value = batch[u * s::loads_a_unit / s::units_a_load + part];
+                if (TOKENS >= 32 || lane / TOKENS == u % s::units_a_load)
+                    r.scales[at.slot][lane % (TOKENS < 32 ? TOKENS : 32) + part * 32] = value;
+            }
+            __syncwarp();
+            if (lane == 0) barrier_arrive(&r.full[at.slot]);
+            at.advance<s::stages>();
+        }
+    }
+}
+
+// ---- the multiplying groups ------------------------------------------------------------------------------------------
+template <int TOKENS, int GROUPS>
+__device__ __forceinline__ void issue_block(ring<TOKENS, GROUPS> &r, cursor &at, int group, float (&acc)[TOKENS / 2]) {
+    using s = shape<TOKENS, GROUPS>;
+    barrier_wait(&r.full[at.slot], at.parity);
+    uint64_t weights = wgmma_descriptor(r.tiles[at.slot] + group * GROUP_BYTES);
+    uint64_t tokens = wgmma_descriptor(r.tiles[at.slot] + s::weight_bytes);
+    wgmma_pin(acc);
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < K_BLOCK / 32; step++)
+        wgmma_e4m3<TOKENS>::run(acc, weights + step * 2, tokens + step * 2, step != 0);
+    wgmma_commit();
+    at.advance<s::stages>();
+}
+
+// sum = fma(block sum, As * Ws, sum), then the stage is free.
+template <int TOKENS, int GROUPS>
+__device__ __forceinline__ void promote_block(ring<TOKENS, GROUPS> &r, cursor &at, float w_scale, float (&acc)[TOKENS / 2],
+                                              float (&sum)[TOKENS / 2]) {
+    using s = shape<TOKENS, GROUPS>;
+    wgmma_pin(acc);
+#pragma unroll
+    for (int j = 0; j < TOKENS / 8; j++) {
+        float2 pair = *reinterpret_cast<const float2 *>(&r.scales[at.slot][j * 8 + threadIdx.x % 4 * 2]);
+        float even = pair.x * w_scale, odd = pair.y * w_scale;
+        sum[j * 4 + 0] = fmaf(acc[j * 4 + 0], even, sum[j * 4 + 0]);
+        sum[j * 4 + 1] = fmaf(acc[j * 4 + 1], odd, sum[j * 4 + 1]);
+        sum[j * 4 + 2] = fmaf(acc[j * 4 + 2], even, sum[j * 4 + 2]);
+        sum[j * 4 + 3] = fmaf(acc[j * 4 + 3], odd, sum[j * 4 + 3]);
+    }
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) barrier_arrive(&r.empty[at.slot]);
+    at.advance<s::stages>();
+}
+
+// Scales of the weight, one k block a lane, 32 blocks at a time.
+struct scale_run {
+    const void *from;
+    int64_t stride;
+    int32_t left;
+    bool e8m0;
+    float now, next;
+    __device__ __forceinline__ float fetch(int32_t first) {
+        int32_t at = first + threadIdx.x % 32;
+        return at < left ? load_scale(from, at * stride, e8m0) : 0.0f;
+    }
+    __device__ __forceinline__ scale_run(const rdk_gemm_step_args &args, int32_t row, int32_t kb, int32_t count)
+        : stride(args.w_scale_stride_k), left(count), e8m0(args.w_scale_e8m0 != 0) {
+        int64_t at = row / K_BLOCK * args.w_scale_stride_n + kb * args.w_scale_stride_k;
+        from = static_cast<const char *>(args.w_scale) + at * (e8m0 ? 1 : 4);
+        next = fetch(0);
+    }
+    __device__ __forceinline__ float take(int32_t index) {
+        if (index % 32 == 0) {
+            now = next;
+            next = fetch(index + 32);
+        }
+        return __shfl_sync(0xffffffffu, now, index % 32);
+    }
+};
+
+template <int TOKENS, int GROUPS>
+__device__ __forceinline__ void multiply_segment(ring<TOKENS, GROUPS> &r, cursor &head, cursor &tail, int group,
+                                                 scale_run &scales, int32_t count, float (&sum)[TOKENS / 2]) {
+#pragma unroll
+    for (int i = 0; i < TOKENS / 2; i++) sum[i] = 0.0f;
+    float even[TOKENS / 2];
+    if constexpr (TOKENS > 64) { // registers for one block; the other group's products fill the gap
+        for (int32_t i = 0; i < count; i++) {
+            issue_block(r, head, group, even);
+            wgmma_wait<0>();
+            promote_block(r, tail, scales.take(i), even, sum);
+        }
+    } else { // two blocks in flight
+        float odd[TOKENS / 2];
+        issue_block(r, head, group, even);
+        int32_t i = 0;
+        for (; i + 2 < count; i += 2) {
+            issue_block(r, head, group, odd);
+            wgmma_wait<1>();
+            promote_block(r, tail, scales.take(i), even, sum);
+            issue_block(r, head, group, even);
+            wgmma_wait<1>();
+            promote_block(r, tail, scales.take(i + 1), odd, sum);
+        }
+        if (i + 1 < count) {
+            issue_block(r, head, group, odd);
+            wgmma_wait<1>();
+            promote_block(r, tail, scales.take(i), even, sum);
+            wgmma_wait<0>();
+            promote_block(r, tail, scales.take(i + 1), odd, sum);
+        } else {
+            wgmma_wait<0>();
+            promote_block(r, tail, scales.take(i), even, sum);
+        }
+    }
+}
+
+// A word of `partials` holds the inverted bits of a float: zero, the empty word, would be the one NaN that no sum has.
+__device__ __forceinline__ uint32_t word_of(float v) {
+    uint32_t bits = __float_as_uint(v);
+    return bits == 0xffffffffu ? ~0x7fffffffu : ~bits;
+}
+
+template <int TOKENS, int GROUPS>
+__device__ __forceinline__ uint4 *partial_words(const rdk_gemm_step_args &args, int32_t range, int group) {
+    return static_cast<uint4 *>(args.partials) + (int64_t)(range * GROUPS + group) * (TOKENS / 8) * 128 + threadIdx.x % 128;
+}
+
+template <int TOKENS, int GROUPS>
+__device__ __forceinline__ void leave_partials(uint4 *words, const float (&sum)[TOKENS / 2]) {
+#pragma unroll
+    for (int j = 0; j < TOKENS / 8; j++)
+        store_relaxed(words + j * 128, make_uint4(word_of(sum[j * 4]), word_of(sum[j * 4 + 1]), word_of(sum[j * 4 + 2]),
+                                                  word_of(sum[j * 4 + 3])));
+}
+
+template <int TOKENS, int GROUPS>
+__device__ __forceinline__ void add_partials(uint4 *words, float (&sum)[TOKENS / 2]) {
+#pragma unroll
+    for (int j = 0; j < TOKENS / 8; j++) {
+        uint4 v;
+        do v = load_relaxed(words + j * 128);
+        while (!v.x || !v.y || !v.z || !v.w);
+        store_relaxed(words + j * 128, make_uint4(0, 0, 0, 0));
+        sum[j * 4 + 0] += __uint_as_float(~v.x);
+        sum[j * 4 + 1] += __uint_as_float(~v.y);
+        sum[j * 4 + 2] += __uint_as_float(~v.z);
+        sum[j * 4 + 3] += __uint_as_float(~v.w);
+    }
+}
+
+template <int TOKENS>
+__device__ __forceinline__ void store_tile(const rdk_gemm_step_args &args, int32_t first_row, const float (&sum)[TOKENS / 2]) {
+    int32_t row = first_row + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
+#pragma unroll
+    for (int half = 0; half < 2; half++, row += 8) {
+        if (row >= args.n) continue;
+        float bias = args.bias ? load_element(args.bias, row, args.bias_type) : 0.0f;
+#pragma unroll
+        for (int j = 0; j < TOKENS / 8; j++)
+#pragma unroll
+            for (int odd = 0; odd < 2; odd++) {
+                int32_t token = j * 8 + threadIdx.x % 4 * 2 + odd;
+                float v = sum[j * 4 + half * 2 + odd];
+                if (token < args.m) store_element(args.c, token * args.c_stride + row, args.c_type, args.bias ? v + bias : v);
+            }
+    }
+}
+
+template <int TOKENS, int GROUPS>
+__device__ __forceinline__ void multiply(const rdk_gemm_step_args &args, ring<TOKENS, GROUPS> &r, int32_t range, int32_t begin,
+                                         int32_t end) {
+    int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); // the same in all lanes, and the compiler sees it
+    cursor head = {0, 0}, tail = {0, 0};
+    for (int32_t unit = begin; unit < end;) {
+        int32_t tile = unit / args.k_blocks, kb = unit - tile * args.k_blocks, tile_end = (tile + 1) * args.k_blocks;
+        int32_t count = min(end, tile_end) - unit, row = (tile * GROUPS + group) * GROUP_ROWS;
+        float sum[TOKENS / 2];
+        scale_run scales(args, min(row, args.n - 1), kb, count);
+        multiply_segment<TOKENS, GROUPS>(r, head, tail, group, scales, count, sum);
+        unit += count;
+        if (kb) {
+            leave_partials<TOKENS, GROUPS>(partial_words<TOKENS, GROUPS>(args, range, group), sum);
+            continue;
+        }
+        for (int32_t other = range + 1; unit < tile_end && range_begin(args, other) < tile_end; other++)
+            add_partials<TOKENS, GROUPS>(partial_words<TOKENS, GROUPS>(args, other, group), sum);
+        store_tile<TOKENS>(args, row, sum);
+    }
+}
+
+template <int TOKENS, int GROUPS> __device__ __forceinline__ void step_block(const rdk_gemm_step_args &args) {
+    using s = shape<TOKENS, GROUPS>;
+    extern __shared__ unsigned char shared_bytes[];
+    auto &r = *reinterpret_cast<ring<TOKENS, GROUPS> *>(
+        shared_bytes + (1024 - smem_address(shared_bytes) % 1024) % 1024);
+    launch_dependents();
+    if (threadIdx.x == 0) {
+        prefetch_map(args.w_map);
+        prefetch_map(args.a_map);
+        for (int i = 0; i < s::stages; i++) {
+            barrier_init(&r.full[i], s::full_arrivals);
+            barrier_init(&r.empty[i], GROUPS * 4);
+        }
+        barrier_init_fence();
+    }
+    __syncthreads();
+    // Lower blocks start first and take the later ranges: who waits for partials waits for blocks that run already.
+    int32_t range = args.ranges - 1 - (int32_t)blockIdx.x, begin = range_begin(args, range), end = range_begin(args, range + 1);
+    int32_t warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
+    if (warp == GROUPS * 4)
+        produce_weights<TOKENS, GROUPS>(args, r, begin, end);
+    else if (warp == GROUPS * 4 + 1)
+        produce_tokens<TOKENS, GROUPS>(args, r, begin, end);
+    else if (warp == GROUPS * 4 + 2)
+        produce_scales<TOKENS, GROUPS>(args, r, begin, end);
+    else
+        multiply<TOKENS, GROUPS>(args, r, range, begin, end);
+}
+
+#define STEP_KERNEL(tokens_, groups_, rows_)                                                                             \
+    extern "C" __global__ void __launch_bounds__(shape<tokens_, groups_>::threads, shape<tokens_, groups_>::residents)  \
+        rdk_gemm_fp8block_step_sm90a_t##tokens_##_r##rows_(const __grid_constant__ rdk_gemm_step_args args) {           \
+        step_block<tokens_, groups_>(args);                                                                              \
+    }
+STEP_KERNEL(8, 1, 64)
+STEP_KERNEL(16, 1, 64)
+STEP_KERNEL(32, 1, 64)
+STEP_KERNEL(64, 1, 64)
+STEP_KERNEL(128, 1, 64)
+STEP_KERNEL(8, 2, 128)
+STEP_KERNEL(16, 2, 128)
+STEP_KERNEL(32, 2, 128)
+STEP_KERNEL(64, 2, 128)
+STEP_KERNEL(128, 2, 128)
