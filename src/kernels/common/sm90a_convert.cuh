@@ -3,11 +3,10 @@
 #ifndef RDK_SM90A_CONVERT_CUH
 #define RDK_SM90A_CONVERT_CUH
 
+#include "kernels/common/sm90a_types.h"
+
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-#include <stdint.h>
-
-enum { RDK_BF16 = 0, RDK_F16 = 1, RDK_F32 = 2, RDK_E4M3 = 3 };
 
 __device__ __forceinline__ float load_element(const void *from, int64_t at, int type) {
     if (type == RDK_F32) return static_cast<const float *>(from)[at];
@@ -21,6 +20,14 @@ __device__ __forceinline__ void store_element(void *to, int64_t at, int type, fl
         static_cast<__half *>(to)[at] = __float2half_rn(v);
     else
         static_cast<__nv_bfloat16 *>(to)[at] = __float2bfloat16_rn(v);
+}
+__device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
+    __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+    return *reinterpret_cast<uint32_t *>(&pair);
+}
+__device__ __forceinline__ uint32_t pack_f16(float low, float high) {
+    __half2 pair = __floats2half2_rn(low, high);
+    return *reinterpret_cast<uint32_t *>(&pair);
 }
 // 2^(code - 127); code 0 is the subnormal 2^-127, 255 is NaN (OCP MX, e8m0).
 __device__ __forceinline__ float e8m0_value(uint8_t code) {

@@ -3,9 +3,7 @@
 #ifndef RDI_GEMM_SM90A_ARGS_H
 #define RDI_GEMM_SM90A_ARGS_H
 
-#include "kernels/common/device_args.h"
-
-enum { RDK_OUT_BF16 = 0, RDK_OUT_F16 = 1, RDK_OUT_F32 = 2 }; // element types of outputs, biases and activations
+#include "kernels/common/sm90a_types.h"
 
 typedef struct rdk_gemm_step_args {
     RDK_ALIGN64 unsigned char w_map[128]; // box: 128 bytes of K x 64 or 128 weight rows
@@ -22,5 +20,31 @@ typedef struct rdk_gemm_step_args {
     int32_t ranges, range_units, range_rest; // block r takes range_units (+1 while r < range_rest) units of (tile, k block)
     int32_t use_maps, w_scale_e8m0, bias_type, c_type;
 } rdk_gemm_step_args;
+
+// The ring of the step kernels: stages of one weight tile, one token tile and the tokens' scales. Up to 32 tokens two blocks
+// share a multiprocessor, so that the next call's ring fills while this one drains.
+enum { RDK_K_BLOCK = 128, RDK_STEP_STAGES_MAX = 12 };
+#if defined(__CUDACC__)
+#define RDK_CONSTEXPR constexpr __host__ __device__
+#else
+#define RDK_CONSTEXPR static inline
+#endif
+RDK_CONSTEXPR int rdk_step_stage_bytes(int tokens, int rows) {
+    return (rows + tokens) * RDK_K_BLOCK;
+}
+RDK_CONSTEXPR int rdk_step_stages(int tokens, int rows) {
+    int fit = (tokens <= 32 ? 102 : 208) * 1024 / rdk_step_stage_bytes(tokens, rows);
+    return fit < RDK_STEP_STAGES_MAX ? fit : RDK_STEP_STAGES_MAX;
+}
+// Output rows are turned in shared memory, this many tokens at a time; the pitch keeps lanes off each other's banks.
+enum { RDK_STEP_TURN_PITCH = 68 };
+RDK_CONSTEXPR int rdk_step_turn_tokens(int tokens) {
+    return tokens < 16 ? tokens : 16;
+}
+// 1024 for the tiles' alignment, two barriers a stage.
+RDK_CONSTEXPR int rdk_step_shared_bytes(int tokens, int rows) {
+    return 1024 + rdk_step_stages(tokens, rows) * (rdk_step_stage_bytes(tokens, rows) + tokens * 4 + 16) +
+           rows / 64 * rdk_step_turn_tokens(tokens) * RDK_STEP_TURN_PITCH * 4;
+}
 
 #endif // RDI_GEMM_SM90A_ARGS_H
