@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a row of k elements is laid over a block: eight elements a thread and turn. A function of k alone, so that a row's sum
+// has one order.
+#ifndef RDK_SM90A_NORM_H
+#define RDK_SM90A_NORM_H
+
+#include <stdint.h>
+
+enum { RDK_NORM_MAX_K = 16384 }; // 1024 threads, two turns
+
+static inline int32_t rdk_norm_turns(int64_t k) {
+    return k <= 8192 ? 1 : 2;
+}
+static inline uint32_t rdk_norm_threads(int64_t k) {
+    int64_t lanes = (k + 8 * rdk_norm_turns(k) - 1) / (8 * rdk_norm_turns(k));
+    return (uint32_t)((lanes + 31) / 32 * 32);
+}
+
+#endif // RDK_SM90A_NORM_H

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// sample on Hopper, in two launches: the largest logit of each slice of a row, then a block a row.
+//
+// A row is never sorted. Logits become 32-bit keys of the same order, and a wanted place in canonical order (the k-th largest,
+// the token at which the mass reaches a target) is found by three passes over the row, each a histogram of 11 bits of the key
+// within the bin of the pass before. A token's mass exp((l - max) / temperature) is rounded to a multiple of 2^-34 and summed as
+// an integer, so that sums are exact and no order of threads can change the token.
+#include "kernels/common/sm90a_ptx.cuh"
+#include "kernels/elementwise/sm90a_args.h"
+
+struct sample_row { // rd_sample_row
+    float temperature, top_p, min_p;
+    int32_t top_k;
+    uint64_t seed, counter;
+};
+
+enum { TOPS_THREADS = 256, BINS = 2048 };
+
+// Keys order as logits do; 0 stands for what is never drawn: NaN and -inf. -0 counts as 0.
+__device__ __forceinline__ uint32_t key_of(float logit) {
+    if (!(logit > -INFINITY)) return 0;
+    uint32_t bits = __float_as_uint(logit + 0.0f);
+    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+
+__device__ __forceinline__ unsigned long long warp_top(unsigned long long v) {
+#pragma unroll
+    for (int step = 16; step; step /= 2) {
+        unsigned long long other = __shfl_xor_sync(0xffffffffu, v, step);
+        v = other > v ? other : v;
+    }
+    return v;
+}
+__device__ __forceinline__ unsigned long long block_top(unsigned long long v, unsigned long long *scratch) {
+    v = warp_top(v);
+    if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = v;
+    __syncthreads();
+    v = threadIdx.x % 32 < blockDim.x / 32 ? scratch[threadIdx.x % 32] : 0;
+    return warp_top(v);
+}
+
+extern "C" __global__ void __launch_bounds__(TOPS_THREADS)
+    rdk_sample_sm90a_tops(const __grid_constant__ rdk_sample_sm90a_args args) {
+    __shared__ unsigned long long scratch[32];
+    launch_dependents();
+    wait_dependencies();
+    const float *logits = args.logits + blockIdx.y * args.logits_stride;
+    int32_t begin = blockIdx.x * RDK_SAMPLE_SPLIT_ELEMS, end = min(begin + RDK_SAMPLE_SPLIT_ELEMS, args.vocab);
+    unsigned long long top = 0;
+#pragma unroll 4
+    for (int32_t i = begin + threadIdx.x; i < end; i += TOPS_THREADS) {
+        uint32_t key = key_of(__ldcg(logits + i));
+        unsigned long long word = (unsigned long long)key << 32 | (0xffffffffu - (uint32_t)i); // the lower id wins a tie
+        top = key && word > top ? word : top;
+    }
+    top = block_top(top, scratch);
+    if (threadIdx.x == 0) static_cast<unsigned long long *>(args.tops)[blockIdx.y * args.splits + blockIdx.x] = top;
+}
+
+// Philox4x32-10 (Salmon et al., SC 2011, section 3.3), as the host draws it: a multiple of 2^-53 in [0, 1).
+__device__ double uniform53(uint64_t seed, uint64_t counter) {
+    uint32_t c0 = (uint32_t)counter, c1 = (uint32_t)(counter >> 32), c2 = 0, c3 = 0, k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+        uint32_t next0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, next2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c1 = (uint32_t)p1, c3 = (uint32_t)p0, c0 = next0, c2 = next2;
+        k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+    }
+    return (double)(((uint64_t)c1 << 32 | c0) >> 11) * 0x1p-53;
+}
+
+struct candidates {
+    const float *logits;
+    int32_t vocab;
+    float top, temperature, min_p;
+    uint32_t bound; // keys below are out
+    __device__ __forceinline__ uint64_t mass(int32_t i, uint32_t &key) const {
+        float logit = i < vocab ? __ldcg(logits + i) : -INFINITY;
+        key = key_of(logit);
+        float weight = key == 0 ? 0.0f : logit == top ? 1.0f : expf((logit - top) / temperature); // top = inf: 1 or 0
+        if (key == 0 || key < bound || !(weight >= min_p)) {
+            key = 0;
+            return 0;
+        }
+        return (uint64_t)__float2ull_rn(weight * 0x1p34f);
+    }
+};
+
+struct place {
+    uint32_t key;   // of the wanted token
+    uint64_t above; // measure of all larger keys
+    uint64_t here;  // measure of this key's tokens together
+    uint32_t ties;
+};
+
+struct bins {
+    unsigned long long measure[BINS];
+    uint32_t count[BINS];
+    unsigned long long scratch[32], above, here;
+    uint32_t chosen, ties;
+};
+
+// Adds to a bin once a warp and bin: logits crowd into few bins, and one word takes one atomic at a time.
+__device__ __forceinline__ void bin_add(bins &b, bool active, uint32_t bin, uint64_t measure) {
+    uint32_t group = __match_any_sync(0xffffffffu, active ? bin : BINS);
+    uint32_t low = __reduce_add_sync(group, (uint32_t)(measure & 0x1ffff)), high = __reduce_add_sync(group, (uint32_t)(measure >> 17));
+    if (!active || (group & ((1u << threadIdx.x % 32) - 1))) return;
+    atomicAdd(&b.measure[bin], ((unsigned long long)high << 17) + low);
+    atomicAdd(&b.count[bin], (uint32_t)__popc(group));
+}
+
+// The first token, in canonical order, at which the running measure (tokens, or mass) reaches the target, or exceeds it.
+// At most `total` is there: a target beyond it gives the last token that has any.
+__device__ place find_place(const candidates &c, bins &b, bool by_mass, bool exceed, double target) {
+    place found = {0, 0, 0, 0};
+    uint32_t fixed = 0;
+    for (int shift = 21, width = 11; width; shift -= shift == 21 ? 11 : 10, width = shift < 0 ? 0 : shift ? 11 : 10) {
+        __syncthreads();
+        for (int i = threadIdx.x; i < BINS; i += blockDim.x) b.measure[i] = b.count[i] = 0;
+        __syncthreads();
+        for (int32_t first = 0; first < c.vocab; first += blockDim.x) {
+            uint32_t key;
+            uint64_t mass = c.mass(first + threadIdx.x, key);
+            bool active = key && (key & fixed) == found.key;
+            bin_add(b, active, key >> shift & ((1u << width) - 1), active ? by_mass ? mass : 1 : 0);
+        }
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            uint64_t above = found.above;
+            int last = -1;
+            int i = (1 << width) - 1;
+            for (; i >= 0; i--) {
+                if (!b.count[i]) continue;
+                last = i;
+                double through = (double)(above + b.measure[i]);
+                if (exceed ? through > target : through >= target) break;
+                above += b.measure[i];
+            }
+            if (i < 0 && last >= 0) above -= b.measure[last];
+            b.chosen = (uint32_t)(last < 0 ? 0 : last);
+            b.above = above;
+            b.here = b.measure[b.chosen];
+            b.ties = b.count[b.chosen];
+        }
+        __syncthreads();
+        found.key |= b.chosen << shift;
+        fixed |= ((1u << width) - 1) << shift;
+        found.above = b.above;
+        found.here = b.here;
+        found.ties = b.ties;
+    }
+    return found;
+}
+
+__device__ uint64_t total_mass(const candidates &c, bins &b) {
+    uint64_t sum = 0;
+    for (int32_t i = threadIdx.x; i < c.vocab; i += blockDim.x) {
+        uint32_t key;
+        sum += c.mass(i, key);
+    }
+#pragma unroll
+    for (int step = 16; step; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) b.scratch[threadIdx.x / 32] = sum;
+    __syncthreads();
+    sum = b.scratch[threadIdx.x % 32];
+#pragma unroll
+    for (int step = 16; step; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+    return sum;
+}
+
+// The id of the index-th token, by id, that has this key.
+__device__ void write_id(const candidates &c, uint32_t wanted, uint32_t index, int32_t *id) {
+    uint32_t before = 0;
+    for (int32_t first = 0; first < c.vocab; first += blockDim.x) {
+        uint32_t key;
+        c.mass(first + threadIdx.x, key);
+        bool hit = key == wanted;
+        uint32_t hits = __syncthreads_count(hit);
+        if (index < before + hits) { // rare: settle the order inside this stretch by looking back
+            uint32_t rank = before;
+            for (int32_t i = first; hit && i < first + (int32_t)threadIdx.x; i++) {
+                uint32_t other;
+                c.mass(i, other);
+                rank += other == wanted;
+            }
+            if (hit && rank == index) *id = first + (int32_t)threadIdx.x;
+            return;
+        }
+        before += hits;
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(RDK_SAMPLE_THREADS)
+    rdk_sample_sm90a_draw(const __grid_constant__ rdk_sample_sm90a_args args) {
+    __shared__ bins b;
+    launch_dependents();
+    wait_dependencies();
+    int32_t row = blockIdx.x;
+    const unsigned long long *tops = static_cast<const unsigned long long *>(args.tops) + row * args.splits;
+    unsigned long long top = 0;
+    for (int32_t i = threadIdx.x; i < args.splits; i += blockDim.x) {
+        unsigned long long word = __ldcg(tops + i);
+        top = word > top ? word : top;
+    }
+    top = block_top(top, b.scratch);
+    const sample_row p = static_cast<const sample_row *>(args.params)[row];
+    int32_t top_id = (int32_t)(0xffffffffu - (uint32_t)top);
+    if (top == 0 || p.temperature == 0.0f) {
+        if (threadIdx.x == 0) args.ids[row] = top ? top_id : -1;
+        return;
+    }
+    const float *logits = args.logits + row * args.logits_stride;
+    candidates c = {logits, args.vocab, __ldcg(logits + top_id), p.temperature, p.min_p, 1};
+    if (p.top_k > 0 && p.top_k < args.vocab) {
+        candidates all = c;
+        all.min_p = 0.0f;
+        c.bound = find_place(all, b, false, false, (double)p.top_k).key;
+    }
+    uint64_t mass = total_mass(c, b);
+    if (p.top_p < 1.0f) {
+        double target = (double)p.top_p * (double)mass;
+        place at = find_place(c, b, true, false, target);
+        uint64_t each = at.here / at.ties, need = 1;
+        if (each) need = (uint64_t)fmax(1.0, ceil((target - (double)at.above) / (double)each));
+        mass = at.above + each * (need < at.ties ? need : at.ties);
+    }
+    double target = uniform53(p.seed, p.counter) * (double)mass;
+    place at = find_place(c, b, true, true, target);
+    uint64_t each = at.here / at.ties, index = each ? (uint64_t)fmax(0.0, floor((target - (double)at.above) / (double)each)) : 0;
+    write_id(c, at.key, (uint32_t)(index < at.ties ? index : at.ties - 1), args.ids + row);
+}
