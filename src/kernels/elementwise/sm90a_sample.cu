@@ -14,7 +14,7 @@ struct sample_row { // rd_sample_row
     uint64_t seed, counter;
 };
 
-enum { TOPS_THREADS = 256, BINS = 2048 };
+enum { TOPS_THREADS = 256, BINS = 2048, LIST = 2880 };
 
 // Keys order as logits do; 0 stands for what is never drawn: NaN and -inf. -0 counts as 0.
 __device__ __forceinline__ uint32_t key_of(float logit) {
@@ -69,20 +69,35 @@ __device__ double uniform53(uint64_t seed, uint64_t counter) {
     return (double)(((uint64_t)c1 << 32 | c0) >> 11) * 0x1p-53;
 }
 
+__device__ __forceinline__ float logit_of(uint32_t key) {
+    return __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
+}
+
+// The tokens that a pass walks: the whole row, or those near the top, gathered once into shared memory.
 struct candidates {
     const float *logits;
-    int32_t vocab;
+    const unsigned long long *list; // key above id; NULL = the row
+    int32_t count;
     float top, temperature, min_p;
     uint32_t bound; // keys below are out
-    __device__ __forceinline__ uint64_t mass(int32_t i, uint32_t &key) const {
-        float logit = i < vocab ? __ldcg(logits + i) : -INFINITY;
-        key = key_of(logit);
-        float weight = key == 0 ? 0.0f : logit == top ? 1.0f : expf((logit - top) / temperature); // top = inf: 1 or 0
-        if (key == 0 || key < bound || !(weight >= min_p)) {
-            key = 0;
+    __device__ __forceinline__ uint32_t key(int32_t i, int32_t &id) const {
+        if (i >= count) return 0;
+        id = list ? (int32_t)(uint32_t)list[i] : i;
+        return list ? (uint32_t)(list[i] >> 32) : key_of(__ldcg(logits + i));
+    }
+    __device__ __forceinline__ uint64_t mass_of(uint32_t &k) const {
+        float logit = logit_of(k);
+        float weight = k == 0 ? 0.0f : logit == top ? 1.0f : expf((logit - top) / temperature); // top = inf: 1 or 0
+        if (k == 0 || k < bound || !(weight >= min_p)) {
+            k = 0;
             return 0;
         }
         return (uint64_t)__float2ull_rn(weight * 0x1p34f);
+    }
+    __device__ __forceinline__ uint64_t mass(int32_t i, uint32_t &k) const {
+        int32_t id;
+        k = key(i, id);
+        return mass_of(k);
     }
 };
 
@@ -100,13 +115,38 @@ struct bins {
     uint32_t chosen, ties;
 };
 
-// Adds to a bin once a warp and bin: logits crowd into few bins, and one word takes one atomic at a time.
-__device__ __forceinline__ void bin_add(bins &b, bool active, uint32_t bin, uint64_t measure) {
-    uint32_t group = __match_any_sync(0xffffffffu, active ? bin : BINS);
-    uint32_t low = __reduce_add_sync(group, (uint32_t)(measure & 0x1ffff)), high = __reduce_add_sync(group, (uint32_t)(measure >> 17));
-    if (!active || (group & ((1u << threadIdx.x % 32) - 1))) return;
-    atomicAdd(&b.measure[bin], ((unsigned long long)high << 17) + low);
-    atomicAdd(&b.count[bin], (uint32_t)__popc(group));
+// The bin, from the top, in which `above` plus the running measure meets the target; else the last one that holds anything. One
+// warp: each lane sums `chunk` bins, the lane in which it happens walks them.
+__device__ void choose_bin(bins &b, int chunk, uint64_t above, bool exceed, double target) {
+    int lane = threadIdx.x % 32, high = (32 - lane) * chunk - 1;
+    unsigned long long sum = 0, through;
+    bool any = false;
+    for (int i = high; i > high - chunk; i--) sum += b.measure[i], any = any || b.count[i];
+    through = sum;
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+        unsigned long long other = __shfl_up_sync(0xffffffffu, through, step);
+        if (lane >= step) through += other;
+    }
+    double reached = (double)(above + through);
+    uint32_t met = __ballot_sync(0xffffffffu, any && (exceed ? reached > target : reached >= target));
+    uint32_t filled = __ballot_sync(0xffffffffu, any);
+    int chosen = met ? __ffs(met) - 1 : 31 - __clz(filled | 1);
+    if (lane != chosen) return;
+    above += through - sum;
+    int last = high;
+    uint64_t last_above = above;
+    for (int i = high; i > high - chunk; i--) {
+        if (!b.count[i]) continue;
+        last = i;
+        last_above = above;
+        above += b.measure[i];
+        if (exceed ? (double)above > target : (double)above >= target) break;
+    }
+    b.chosen = (uint32_t)last;
+    b.above = last_above;
+    b.here = b.measure[last];
+    b.ties = b.count[last];
 }
 
 // The first token, in canonical order, at which the running measure (tokens, or mass) reaches the target, or exceeds it.
@@ -118,30 +158,16 @@ __device__ place find_place(const candidates &c, bins &b, bool by_mass, bool exc
         __syncthreads();
         for (int i = threadIdx.x; i < BINS; i += blockDim.x) b.measure[i] = b.count[i] = 0;
         __syncthreads();
-        for (int32_t first = 0; first < c.vocab; first += blockDim.x) {
+        for (int32_t first = 0; first < c.count; first += blockDim.x) {
             uint32_t key;
             uint64_t mass = c.mass(first + threadIdx.x, key);
             bool active = key && (key & fixed) == found.key;
-            bin_add(b, active, key >> shift & ((1u << width) - 1), active ? by_mass ? mass : 1 : 0);
+            if (!active) continue;
+            atomicAdd(&b.measure[key >> shift & ((1u << width) - 1)], by_mass ? mass : 1);
+            atomicAdd(&b.count[key >> shift & ((1u << width) - 1)], 1u);
         }
         __syncthreads();
-        if (threadIdx.x == 0) {
-            uint64_t above = found.above;
-            int last = -1;
-            int i = (1 << width) - 1;
-            for (; i >= 0; i--) {
-                if (!b.count[i]) continue;
-                last = i;
-                double through = (double)(above + b.measure[i]);
-                if (exceed ? through > target : through >= target) break;
-                above += b.measure[i];
-            }
-            if (i < 0 && last >= 0) above -= b.measure[last];
-            b.chosen = (uint32_t)(last < 0 ? 0 : last);
-            b.above = above;
-            b.here = b.measure[b.chosen];
-            b.ties = b.count[b.chosen];
-        }
+        if (threadIdx.x < 32) choose_bin(b, (1 << width) / 32, found.above, exceed, target);
         __syncthreads();
         found.key |= b.chosen << shift;
         fixed |= ((1u << width) - 1) << shift;
@@ -154,7 +180,7 @@ __device__ place find_place(const candidates &c, bins &b, bool by_mass, bool exc
 
 __device__ uint64_t total_mass(const candidates &c, bins &b) {
     uint64_t sum = 0;
-    for (int32_t i = threadIdx.x; i < c.vocab; i += blockDim.x) {
+    for (int32_t i = threadIdx.x; i < c.count; i += blockDim.x) {
         uint32_t key;
         sum += c.mass(i, key);
     }
@@ -169,31 +195,66 @@ __device__ uint64_t total_mass(const candidates &c, bins &b) {
     return sum;
 }
 
-// The id of the index-th token, by id, that has this key.
-__device__ void write_id(const candidates &c, uint32_t wanted, uint32_t index, int32_t *id) {
-    uint32_t before = 0;
-    for (int32_t first = 0; first < c.vocab; first += blockDim.x) {
-        uint32_t key;
-        c.mass(first + threadIdx.x, key);
-        bool hit = key == wanted;
-        uint32_t hits = __syncthreads_count(hit);
-        if (index < before + hits) { // rare: settle the order inside this stretch by looking back
-            uint32_t rank = before;
-            for (int32_t i = first; hit && i < first + (int32_t)threadIdx.x; i++) {
-                uint32_t other;
-                c.mass(i, other);
-                rank += other == wanted;
-            }
-            if (hit && rank == index) *id = first + (int32_t)threadIdx.x;
-            return;
-        }
-        before += hits;
+// The id of the index-th token, by id, that has this key. A tie is rare: each of its tokens counts those below it.
+__device__ void write_id(const candidates &c, uint32_t wanted, uint32_t index, uint32_t ties, int32_t *to) {
+    for (int32_t i = threadIdx.x; i < c.count; i += blockDim.x) {
+        int32_t id = 0, other = 0;
+        if (c.key(i, id) != wanted) continue;
+        uint32_t rank = 0;
+        for (int32_t j = 0; ties > 1 && j < c.count; j++) rank += c.key(j, other) == wanted && other < id;
+        if (rank == index) *to = id;
     }
+}
+
+// Gathers what lies within a few temperatures of the top, where the token nearly always is (e^-6 = 0.25%). False when the list
+// overflows.
+__device__ bool gather(const candidates &row, bins &b, unsigned long long *list, int32_t &count) {
+    float bound = row.top - 6.0f * fmaxf(row.temperature, 1.0f);
+    if (threadIdx.x == 0) b.ties = 0;
+    __syncthreads();
+    for (int32_t i = threadIdx.x; i < row.count; i += blockDim.x) {
+        int32_t id = i;
+        uint32_t key = row.key(i, id);
+        if (!key || !(logit_of(key) >= bound)) continue;
+        uint32_t at = atomicAdd(&b.ties, 1u);
+        if (at < LIST) list[at] = (unsigned long long)key << 32 | (uint32_t)id;
+    }
+    __syncthreads();
+    count = (int32_t)b.ties;
+    __syncthreads();
+    return count <= LIST;
+}
+
+// One draw over `c`, whose row has `all` mass; *to is written unless the list ends too early.
+__device__ bool draw(candidates c, bins &b, const sample_row &p, int32_t vocab, uint64_t all, int32_t *to) {
+    bool limited = p.top_k > 0 && p.top_k < vocab;
+    if (limited) {
+        if (c.list && c.count < p.top_k) return false;
+        candidates unlimited = c;
+        unlimited.min_p = 0.0f;
+        c.bound = find_place(unlimited, b, false, false, (double)p.top_k).key;
+    }
+    uint64_t here = total_mass(c, b), mass = limited ? here : all;
+    if (p.top_p < 1.0f) {
+        double target = (double)p.top_p * (double)mass;
+        if ((double)here < target) return false;
+        place at = find_place(c, b, true, false, target);
+        uint64_t each = at.here / max(at.ties, 1u), need = 1;
+        if (each) need = (uint64_t)fmax(1.0, ceil((target - (double)at.above) / (double)each));
+        mass = at.above + each * (need < at.ties ? need : at.ties);
+    }
+    double target = uniform53(p.seed, p.counter) * (double)mass;
+    if (c.list && !((double)here > target)) return false;
+    place at = find_place(c, b, true, true, target);
+    uint64_t each = at.here / max(at.ties, 1u), index = each ? (uint64_t)fmax(0.0, floor((target - (double)at.above) / (double)each)) : 0;
+    write_id(c, at.key, (uint32_t)(index < at.ties ? index : at.ties - 1), at.ties, to);
+    return true;
 }
 
 extern "C" __global__ void __launch_bounds__(RDK_SAMPLE_THREADS)
     rdk_sample_sm90a_draw(const __grid_constant__ rdk_sample_sm90a_args args) {
     __shared__ bins b;
+    __shared__ unsigned long long list[LIST];
     launch_dependents();
     wait_dependencies();
     int32_t row = blockIdx.x;
@@ -211,22 +272,10 @@ extern "C" __global__ void __launch_bounds__(RDK_SAMPLE_THREADS)
         return;
     }
     const float *logits = args.logits + row * args.logits_stride;
-    candidates c = {logits, args.vocab, __ldcg(logits + top_id), p.temperature, p.min_p, 1};
-    if (p.top_k > 0 && p.top_k < args.vocab) {
-        candidates all = c;
-        all.min_p = 0.0f;
-        c.bound = find_place(all, b, false, false, (double)p.top_k).key;
-    }
-    uint64_t mass = total_mass(c, b);
-    if (p.top_p < 1.0f) {
-        double target = (double)p.top_p * (double)mass;
-        place at = find_place(c, b, true, false, target);
-        uint64_t each = at.here / at.ties, need = 1;
-        if (each) need = (uint64_t)fmax(1.0, ceil((target - (double)at.above) / (double)each));
-        mass = at.above + each * (need < at.ties ? need : at.ties);
-    }
-    double target = uniform53(p.seed, p.counter) * (double)mass;
-    place at = find_place(c, b, true, true, target);
-    uint64_t each = at.here / at.ties, index = each ? (uint64_t)fmax(0.0, floor((target - (double)at.above) / (double)each)) : 0;
-    write_id(c, at.key, (uint32_t)(index < at.ties ? index : at.ties - 1), args.ids + row);
+    candidates row_all = {logits, nullptr, args.vocab, __ldcg(logits + top_id), p.temperature, p.min_p, 1};
+    uint64_t all = total_mass(row_all, b);
+    candidates near = row_all;
+    near.list = list;
+    if (gather(row_all, b, list, near.count) && draw(near, b, p, args.vocab, all, args.ids + row)) return;
+    draw(row_all, b, p, args.vocab, all, args.ids + row);
 }

@@ -21,7 +21,7 @@ typedef struct rdk_gemm_step_args {
     int32_t use_maps, w_scale_e8m0, bias_type, c_type;
 } rdk_gemm_step_args;
 
-// The ring of the step kernels: stages of one weight tile, one token tile and the tokens' scales. Up to 32 tokens two blocks
+// The ring of the step kernels: stages of one weight tile and one token tile; the tokens' scales beside it. Up to 32 tokens two blocks
 // share a multiprocessor, so that the next call's ring fills while this one drains.
 enum { RDK_K_BLOCK = 128, RDK_STEP_STAGES_MAX = 12 };
 #if defined(__CUDACC__)
@@ -33,7 +33,7 @@ RDK_CONSTEXPR int rdk_step_stage_bytes(int tokens, int rows) {
     return (rows + tokens) * RDK_K_BLOCK;
 }
 RDK_CONSTEXPR int rdk_step_stages(int tokens, int rows) {
-    int fit = (tokens <= 32 ? 102 : 208) * 1024 / rdk_step_stage_bytes(tokens, rows);
+    int fit = (tokens <= 32 ? 100 : 205) * 1024 / rdk_step_stage_bytes(tokens, rows);
     return fit < RDK_STEP_STAGES_MAX ? fit : RDK_STEP_STAGES_MAX;
 }
 // Output rows are turned in shared memory, this many tokens at a time; the pitch keeps lanes off each other's banks.
@@ -41,9 +41,11 @@ enum { RDK_STEP_TURN_PITCH = 68 };
 RDK_CONSTEXPR int rdk_step_turn_tokens(int tokens) {
     return tokens < 16 ? tokens : 16;
 }
-// 1024 for the tiles' alignment, two barriers a stage.
+enum { RDK_STEP_SCALE_UNITS = 8, RDK_STEP_SCALE_BATCHES = 3 };
+// 1024 for the tiles' alignment; two barriers a stage and a batch of scales.
 RDK_CONSTEXPR int rdk_step_shared_bytes(int tokens, int rows) {
-    return 1024 + rdk_step_stages(tokens, rows) * (rdk_step_stage_bytes(tokens, rows) + tokens * 4 + 16) +
+    return 1024 + rdk_step_stages(tokens, rows) * (rdk_step_stage_bytes(tokens, rows) + 16) +
+           RDK_STEP_SCALE_BATCHES * (RDK_STEP_SCALE_UNITS * (tokens + 4) * 4 + 16) +
            rows / 64 * rdk_step_turn_tokens(tokens) * RDK_STEP_TURN_PITCH * 4;
 }
 

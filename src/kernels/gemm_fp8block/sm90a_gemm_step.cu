@@ -21,18 +21,16 @@ template <int TOKENS, int GROUPS> struct shape {
     static constexpr int threads = GROUPS * 128 + 96;
     static constexpr int residents = TOKENS <= 32 ? 2 : 1;
     static constexpr int turn_tokens = rdk_step_turn_tokens(TOKENS);
-    static constexpr int full_arrivals = 3; // weights, tokens, scales
-    // A warp load brings the scales of several units or a part of one unit's; a batch is what is in flight before its first use.
-    static constexpr int units_a_load = TOKENS < 32 ? 32 / TOKENS : 1, loads_a_unit = TOKENS > 32 ? TOKENS / 32 : 1;
-    static constexpr int batch_loads = TOKENS > 64 ? 16 : 8, batch_units = batch_loads * units_a_load / loads_a_unit;
+    static constexpr int full_arrivals = 2;           // weights and tokens
+    static constexpr int scale_loads = TOKENS / 4; // of a warp for one batch: four tokens, eight k blocks each
 };
 
 template <int TOKENS, int GROUPS> struct ring {
     using s = shape<TOKENS, GROUPS>;
     unsigned char tiles[s::stages][s::weight_bytes + s::token_bytes];
-    float scales[s::stages][TOKENS];
+    float scales[RDK_STEP_SCALE_BATCHES][RDK_STEP_SCALE_UNITS][TOKENS + 4]; // the pitch keeps eight rows off each other's banks
     float turn[GROUPS][s::turn_tokens][RDK_STEP_TURN_PITCH];
-    uint64_t full[s::stages], empty[s::stages];
+    uint64_t full[s::stages], empty[s::stages], scale_full[RDK_STEP_SCALE_BATCHES], scale_empty[RDK_STEP_SCALE_BATCHES];
 };
 
 struct cursor { // where a role stands in the ring
@@ -123,18 +121,17 @@ __device__ __forceinline__ void produce_tokens(const rdk_gemm_step_args &args, r
     }
 }
 
+// Scales of the tokens come eight k blocks at a time: their 32 bytes of a token are one sector of the second-level cache, and all
+// multiprocessors ask the same few lines for them. Batches lie at fixed places of the line of units.
 template <int TOKENS, int GROUPS>
-__device__ __forceinline__ void fetch_scales(const rdk_gemm_step_args &args, int32_t first, int32_t end,
-                                             float (&batch)[shape<TOKENS, GROUPS>::batch_loads]) {
-    using s = shape<TOKENS, GROUPS>;
-    int32_t lane = threadIdx.x % 32;
+__device__ __forceinline__ void fetch_scales(const rdk_gemm_step_args &args, int32_t batch, int32_t begin, int32_t end,
+                                             float (&value)[shape<TOKENS, GROUPS>::scale_loads]) {
+    int32_t unit = batch * RDK_STEP_SCALE_UNITS + threadIdx.x % 8, token = threadIdx.x % 32 / 8;
+    const float *from = args.a_scale + unit % args.k_blocks * args.a_scale_stride_k;
+    bool valid = unit >= begin && unit < end;
 #pragma unroll
-    for (int i = 0; i < s::batch_loads; i++) {
-        int32_t unit = first + i * s::units_a_load / s::loads_a_unit + (TOKENS < 32 ? lane / TOKENS : 0);
-        int32_t token = TOKENS < 32 ? lane % TOKENS : lane + i % s::loads_a_unit * 32, kb = unit % args.k_blocks;
-        bool valid = token < args.m && unit < end;
-        batch[i] = valid ? load_fresh(args.a_scale + token * args.a_scale_stride_m + kb * args.a_scale_stride_k) : 0.0f;
-    }
+    for (int i = 0; i < shape<TOKENS, GROUPS>::scale_loads; i++)
+        value[i] = valid && token + 4 * i < args.m ? load_fresh(from + (token + 4 * i) * args.a_scale_stride_m) : 0.0f;
 }
 
 template <int TOKENS, int GROUPS>
@@ -142,28 +139,21 @@ __device__ __forceinline__ void produce_scales(const rdk_gemm_step_args &args, r
                                                int32_t end) {
     using s = shape<TOKENS, GROUPS>;
     cursor at = {0, 1};
-    int32_t lane = threadIdx.x % 32;
-    float batch[s::batch_loads], next[s::batch_loads];
+    float now[s::scale_loads], next[s::scale_loads];
     wait_dependencies();
-    fetch_scales<TOKENS, GROUPS>(args, begin, end, next);
-    for (int32_t first = begin; first < end; first += s::batch_units) {
+    if (begin == end) return;
+    int32_t batch = begin / RDK_STEP_SCALE_UNITS, last = (end - 1) / RDK_STEP_SCALE_UNITS;
+    fetch_scales<TOKENS, GROUPS>(args, batch, begin, end, next);
+    for (; batch <= last; batch++) {
 #pragma unroll
-        for (int i = 0; i < s::batch_loads; i++) batch[i] = next[i];
-        fetch_scales<TOKENS, GROUPS>(args, first + s::batch_units, end, next);
+        for (int i = 0; i < s::scale_loads; i++) now[i] = next[i];
+        fetch_scales<TOKENS, GROUPS>(args, batch + 1, begin, end, next);
+        barrier_wait(&r.scale_empty[at.slot], at.parity);
 #pragma unroll
-        for (int u = 0; u < s::batch_units; u++) {
-            if (first + u >= end) break;
-            barrier_wait(&r.empty[at.slot], at.parity);
-#pragma unroll
-            for (int part = 0; part < s::loads_a_unit; part++) {
-                float value = batch[u * s::loads_a_unit / s::units_a_load + part];
-                if (TOKENS >= 32 || lane / TOKENS == u % s::units_a_load)
-                    r.scales[at.slot][lane % (TOKENS < 32 ? TOKENS : 32) + part * 32] = value;
-            }
-            __syncwarp();
-            if (lane == 0) barrier_arrive(&r.full[at.slot]);
-            at.advance<s::stages>();
-        }
+        for (int i = 0; i < s::scale_loads; i++) r.scales[at.slot][threadIdx.x % 8][threadIdx.x % 32 / 8 + 4 * i] = now[i];
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) barrier_arrive(&r.scale_full[at.slot]);
+        at.advance<RDK_STEP_SCALE_BATCHES>();
     }
 }
 
@@ -188,14 +178,21 @@ __device__ __forceinline__ void issue_block(ring<TOKENS, GROUPS> &r, cursor &at,
 }
 
 // sum = fma(block sum, As * Ws, sum), then the stage is free.
+struct reader { // what a warp of a multiplying group has taken in
+    cursor stage, batch;
+    int32_t unit, begin, end;
+};
+
 template <int TOKENS, int GROUPS>
-__device__ __forceinline__ void promote_block(ring<TOKENS, GROUPS> &r, cursor &at, float w_scale, float (&acc)[TOKENS / 2],
+__device__ __forceinline__ void promote_block(ring<TOKENS, GROUPS> &r, reader &at, float w_scale, float (&acc)[TOKENS / 2],
                                               float (&sum)[TOKENS / 2]) {
     using s = shape<TOKENS, GROUPS>;
+    int32_t in_batch = at.unit % RDK_STEP_SCALE_UNITS;
+    if (in_batch == 0 || at.unit == at.begin) barrier_wait(&r.scale_full[at.batch.slot], at.batch.parity);
     wgmma_pin(acc);
 #pragma unroll
     for (int j = 0; j < TOKENS / 8; j++) {
-        float2 pair = *reinterpret_cast<const float2 *>(&r.scales[at.slot][j * 8 + threadIdx.x % 4 * 2]);
+        float2 pair = *reinterpret_cast<const float2 *>(&r.scales[at.batch.slot][in_batch][j * 8 + threadIdx.x % 4 * 2]);
         float even = pair.x * w_scale, odd = pair.y * w_scale;
         sum[j * 4 + 0] = fmaf(acc[j * 4 + 0], even, sum[j * 4 + 0]);
         sum[j * 4 + 1] = fmaf(acc[j * 4 + 1], odd, sum[j * 4 + 1]);
@@ -203,8 +200,14 @@ __device__ __forceinline__ void promote_block(ring<TOKENS, GROUPS> &r, cursor &a
         sum[j * 4 + 3] = fmaf(acc[j * 4 + 3], odd, sum[j * 4 + 3]);
     }
     __syncwarp();
-    if (threadIdx.x % 32 == 0) barrier_arrive(&r.empty[at.slot]);
-    at.advance<s::stages>();
+    bool batch_done = in_batch == RDK_STEP_SCALE_UNITS - 1 || at.unit == at.end - 1;
+    if (threadIdx.x % 32 == 0) {
+        barrier_arrive(&r.empty[at.stage.slot]);
+        if (batch_done) barrier_arrive(&r.scale_empty[at.batch.slot]);
+    }
+    at.stage.advance<s::stages>();
+    if (batch_done) at.batch.advance<RDK_STEP_SCALE_BATCHES>();
+    at.unit++;
 }
 
 // Scales of the weight, one k block a lane, 32 blocks at a time.
@@ -234,12 +237,12 @@ struct scale_run {
 };
 
 template <int TOKENS, int GROUPS>
-__device__ __forceinline__ void multiply_segment(ring<TOKENS, GROUPS> &r, cursor &head, cursor &tail, int group,
+__device__ __forceinline__ void multiply_segment(ring<TOKENS, GROUPS> &r, cursor &head, reader &tail, int group,
                                                  scale_run &scales, int32_t count, float (&sum)[TOKENS / 2]) {
 #pragma unroll
     for (int i = 0; i < TOKENS / 2; i++) sum[i] = 0.0f;
     float even[TOKENS / 2];
-    if constexpr (TOKENS > 64) { // registers for one block; the other group's products fill the gap
+    if constexpr (GROUPS == 2 && (TOKENS == 32 || TOKENS == 128)) { // registers for one; the other group fills the gap
         for (int32_t i = 0; i < count; i++) {
             issue_block(r, head, group, even);
             wgmma_wait<0>();
@@ -382,7 +385,8 @@ template <int TOKENS, int GROUPS>
 __device__ __forceinline__ void multiply(const rdk_gemm_step_args &args, ring<TOKENS, GROUPS> &r, int32_t range, int32_t begin,
                                          int32_t end) {
     int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); // the same in all lanes, and the compiler sees it
-    cursor head = {0, 0}, tail = {0, 0};
+    cursor head = {0, 0};
+    reader tail = {{0, 0}, {0, 0}, begin, begin, end};
     for (int32_t unit = begin; unit < end;) {
         int32_t tile = unit / args.k_blocks, kb = unit - tile * args.k_blocks, tile_end = (tile + 1) * args.k_blocks;
         int32_t count = min(end, tile_end) - unit, row = (tile * GROUPS + group) * GROUP_ROWS;
@@ -415,6 +419,10 @@ template <int TOKENS, int GROUPS> __device__ __forceinline__ void step_block(con
         for (int i = 0; i < s::stages; i++) {
             barrier_init(&r.full[i], s::full_arrivals);
             barrier_init(&r.empty[i], GROUPS * 4);
+        }
+        for (int i = 0; i < RDK_STEP_SCALE_BATCHES; i++) {
+            barrier_init(&r.scale_full[i], 1);
+            barrier_init(&r.scale_empty[i], GROUPS * 4);
         }
         barrier_init_fence();
     }
