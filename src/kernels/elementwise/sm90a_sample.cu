@@ -94,12 +94,19 @@ struct candidates {
         }
         return (uint64_t)__float2ull_rn(weight * 0x1p34f);
     }
-    __device__ __forceinline__ uint64_t mass(int32_t i, uint32_t &k) const {
-        int32_t id;
-        k = key(i, id);
-        return mass_of(k);
-    }
 };
+
+// f(key, id) of every token, eight loads of the row in flight a thread.
+template <typename F> __device__ __forceinline__ void each_token(const candidates &c, F f) {
+    for (int32_t first = threadIdx.x; first < c.count; first += 8 * blockDim.x) {
+        uint32_t key[8];
+        int32_t id[8] = {};
+#pragma unroll
+        for (int i = 0; i < 8; i++) key[i] = c.key(first + i * blockDim.x, id[i]);
+#pragma unroll
+        for (int i = 0; i < 8; i++) f(key[i], id[i]);
+    }
+}
 
 struct place {
     uint32_t key;   // of the wanted token
@@ -158,14 +165,13 @@ __device__ place find_place(const candidates &c, bins &b, bool by_mass, bool exc
         __syncthreads();
         for (int i = threadIdx.x; i < BINS; i += blockDim.x) b.measure[i] = b.count[i] = 0;
         __syncthreads();
-        for (int32_t first = 0; first < c.count; first += blockDim.x) {
-            uint32_t key;
-            uint64_t mass = c.mass(first + threadIdx.x, key);
-            bool active = key && (key & fixed) == found.key;
-            if (!active) continue;
-            atomicAdd(&b.measure[key >> shift & ((1u << width) - 1)], by_mass ? mass : 1);
-            atomicAdd(&b.count[key >> shift & ((1u << width) - 1)], 1u);
-        }
+        each_token(c, [&](uint32_t key, int32_t) {
+            uint64_t mass = c.mass_of(key);
+            if (!key || (key & fixed) != found.key) return;
+            uint32_t bin = key >> shift & ((1u << width) - 1);
+            atomicAdd(&b.measure[bin], by_mass ? mass : 1);
+            atomicAdd(&b.count[bin], 1u);
+        });
         __syncthreads();
         if (threadIdx.x < 32) choose_bin(b, (1 << width) / 32, found.above, exceed, target);
         __syncthreads();
@@ -180,10 +186,7 @@ __device__ place find_place(const candidates &c, bins &b, bool by_mass, bool exc
 
 __device__ uint64_t total_mass(const candidates &c, bins &b) {
     uint64_t sum = 0;
-    for (int32_t i = threadIdx.x; i < c.count; i += blockDim.x) {
-        uint32_t key;
-        sum += c.mass(i, key);
-    }
+    each_token(c, [&](uint32_t key, int32_t) { sum += c.mass_of(key); });
 #pragma unroll
     for (int step = 16; step; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
     __syncthreads();
@@ -197,32 +200,51 @@ __device__ uint64_t total_mass(const candidates &c, bins &b) {
 
 // The id of the index-th token, by id, that has this key. A tie is rare: each of its tokens counts those below it.
 __device__ void write_id(const candidates &c, uint32_t wanted, uint32_t index, uint32_t ties, int32_t *to) {
-    for (int32_t i = threadIdx.x; i < c.count; i += blockDim.x) {
-        int32_t id = 0, other = 0;
-        if (c.key(i, id) != wanted) continue;
+    each_token(c, [&](uint32_t key, int32_t id) {
+        if (key != wanted) return;
         uint32_t rank = 0;
-        for (int32_t j = 0; ties > 1 && j < c.count; j++) rank += c.key(j, other) == wanted && other < id;
+        for (int32_t j = 0, other = 0; ties > 1 && j < c.count; j++) rank += c.key(j, other) == wanted && other < id;
         if (rank == index) *to = id;
-    }
+    });
 }
 
-// Gathers what lies within a few temperatures of the top, where the token nearly always is (e^-6 = 0.25%). False when the list
-// overflows.
-__device__ bool gather(const candidates &row, bins &b, unsigned long long *list, int32_t &count) {
-    float bound = row.top - 6.0f * fmaxf(row.temperature, 1.0f);
+// Gathers the largest keys into `list`, whole bins of the upper 11 bits, as many as fit. Nearly always the token is among them.
+__device__ int32_t gather(const candidates &row, bins &b, unsigned long long *list) {
+    for (int i = threadIdx.x; i < BINS; i += blockDim.x) b.count[i] = 0;
+    __syncthreads();
+    each_token(row, [&](uint32_t key, int32_t) {
+        if (key) atomicAdd(&b.count[key >> 21], 1u);
+    });
+    __syncthreads();
+    if (threadIdx.x < 32) { // lane l sums 64 bins from the top; the first bin that does not fit ends the list
+        int lane = threadIdx.x, high = (32 - lane) * (BINS / 32) - 1;
+        uint32_t sum = 0, before;
+        for (int i = high; i > high - BINS / 32; i--) sum += b.count[i];
+        before = sum;
+#pragma unroll
+        for (int step = 1; step < 32; step *= 2) {
+            uint32_t other = __shfl_up_sync(0xffffffffu, before, step);
+            if (lane >= step) before += other;
+        }
+        uint32_t over = __ballot_sync(0xffffffffu, before > LIST);
+        if (over == 0 && lane == 0) b.chosen = 0;
+        if (over && lane == __ffs(over) - 1) {
+            uint32_t held = before - sum;
+            int i = high;
+            while (held + b.count[i] <= LIST) held += b.count[i--];
+            b.chosen = (uint32_t)(i + 1);
+        }
+    }
     if (threadIdx.x == 0) b.ties = 0;
     __syncthreads();
-    for (int32_t i = threadIdx.x; i < row.count; i += blockDim.x) {
-        int32_t id = i;
-        uint32_t key = row.key(i, id);
-        if (!key || !(logit_of(key) >= bound)) continue;
-        uint32_t at = atomicAdd(&b.ties, 1u);
-        if (at < LIST) list[at] = (unsigned long long)key << 32 | (uint32_t)id;
-    }
+    uint32_t bound = b.chosen;
+    each_token(row, [&](uint32_t key, int32_t id) {
+        if (key && key >> 21 >= bound) list[atomicAdd(&b.ties, 1u)] = (unsigned long long)key << 32 | (uint32_t)id;
+    });
     __syncthreads();
-    count = (int32_t)b.ties;
+    int32_t count = (int32_t)b.ties;
     __syncthreads();
-    return count <= LIST;
+    return count;
 }
 
 // One draw over `c`, whose row has `all` mass; *to is written unless the list ends too early.
@@ -276,6 +298,7 @@ extern "C" __global__ void __launch_bounds__(RDK_SAMPLE_THREADS)
     uint64_t all = total_mass(row_all, b);
     candidates near = row_all;
     near.list = list;
-    if (gather(row_all, b, list, near.count) && draw(near, b, p, args.vocab, all, args.ids + row)) return;
+    near.count = gather(row_all, b, list);
+    if (near.count && draw(near, b, p, args.vocab, all, args.ids + row)) return;
     draw(row_all, b, p, args.vocab, all, args.ids + row);
 }

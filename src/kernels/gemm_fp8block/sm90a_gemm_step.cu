@@ -3,10 +3,11 @@
 //
 // Weight rows fill the 64-row side of the tensor core and all tokens stand in one n tile, so each weight byte crosses the chip
 // once. The (tile, k block) units lie in one line, tile by tile, and each of the device's multiprocessors takes one equal run of
-// them: every one streams the same number of bytes. A tile that spans blocks is added up by the block that holds its first k
+// them, two neighbours of them the two halves of a tile: every one streams the same number of bytes. A tile that spans blocks is added up by the block that holds its first k
 // block, in k order, from words that the others leave in `partials`; which block holds what follows from N, K and the number of
 // multiprocessors alone, so a row's bits never depend on its neighbours. One warp streams weights (also before the input of
-// the call is ready: they depend on nothing), one brings tokens, one their scales, 4 warps multiply for every 64 weight rows.
+// the call is ready: they depend on nothing), one brings tokens, one their scales, 4 warps multiply for every 64 weight rows. From 64 tokens on the two
+// neighbours are a cluster and bring each other half of the tokens, whose way from the second-level cache is the limit there.
 #include "kernels/common/sm90a_convert.cuh"
 #include "kernels/common/sm90a_wgmma.cuh"
 #include "kernels/gemm_fp8block/sm90a_args.h"
@@ -22,7 +23,9 @@ template <int TOKENS, int GROUPS> struct shape {
     static constexpr int residents = TOKENS <= 32 ? 2 : 1;
     static constexpr int turn_tokens = rdk_step_turn_tokens(TOKENS);
     static constexpr int full_arrivals = 2;           // weights and tokens
-    static constexpr int scale_loads = TOKENS / 4; // of a warp for one batch: four tokens, eight k blocks each
+    static constexpr int scale_loads = TOKENS / 4;    // of a warp for one batch: four tokens, eight k blocks each
+    static constexpr int scale_ahead = TOKENS <= 16 ? 4 : TOKENS <= 64 ? 2 : 1; // batches in flight
+    static constexpr int peers = TOKENS >= RDK_STEP_PAIR_TOKENS ? 2 : 1;        // blocks that bring each other's tokens
 };
 
 template <int TOKENS, int GROUPS> struct ring {
@@ -32,6 +35,11 @@ template <int TOKENS, int GROUPS> struct ring {
     float turn[GROUPS][s::turn_tokens][RDK_STEP_TURN_PITCH];
     uint64_t full[s::stages], empty[s::stages], scale_full[RDK_STEP_SCALE_BATCHES], scale_empty[RDK_STEP_SCALE_BATCHES];
 };
+
+// Rows of a tile: two blocks take one half each.
+template <int TOKENS, int GROUPS> __device__ __forceinline__ int32_t half_row(int32_t tile, int32_t half) {
+    return (tile * 2 + half) * shape<TOKENS, GROUPS>::rows;
+}
 
 struct cursor { // where a role stands in the ring
     uint32_t slot, parity;
@@ -69,8 +77,8 @@ __device__ __noinline__ void copy_rows(unsigned char *tile, const unsigned char 
 }
 
 template <int TOKENS, int GROUPS>
-__device__ __forceinline__ void produce_weights(const rdk_gemm_step_args &args, ring<TOKENS, GROUPS> &r, int32_t begin,
-                                                int32_t end) {
+__device__ __forceinline__ void produce_weights(const rdk_gemm_step_args &args, ring<TOKENS, GROUPS> &r, int32_t half,
+                                                int32_t begin, int32_t end) {
     using s = shape<TOKENS, GROUPS>;
     cursor at = {0, 1};
     int32_t lane = threadIdx.x % 32, tile = begin / args.k_blocks, kb = begin % args.k_blocks;
@@ -78,18 +86,20 @@ __device__ __forceinline__ void produce_weights(const rdk_gemm_step_args &args, 
     for (int32_t unit = begin; unit < end; unit++) {
         if (unit == begin + s::stages && args.use_maps && lane == 0) // the ring is full and the tokens may be far
             for (int32_t ahead = 0; ahead < PREFETCH_UNITS && unit + ahead < end; ahead++)
-                prefetch_box(args.w_map, (unit + ahead) % args.k_blocks * K_BLOCK, (unit + ahead) / args.k_blocks * s::rows);
+                prefetch_box(args.w_map, (unit + ahead) % args.k_blocks * K_BLOCK,
+                             half_row<TOKENS, GROUPS>((unit + ahead) / args.k_blocks, half));
         unsigned char *to = r.tiles[at.slot];
+        int32_t row = half_row<TOKENS, GROUPS>(tile, half);
         if (args.use_maps) {
             if (lane == 0) {
                 barrier_wait(&r.empty[at.slot], at.parity);
                 barrier_expect(&r.full[at.slot], s::weight_bytes);
-                copy_box_once(to, args.w_map, &r.full[at.slot], kb * K_BLOCK, tile * s::rows, policy);
+                copy_box_once(to, args.w_map, &r.full[at.slot], kb * K_BLOCK, row, policy);
             }
         } else {
             barrier_wait(&r.empty[at.slot], at.parity);
-            copy_rows(to, args.w + (int64_t)tile * s::rows * args.w_stride + kb * K_BLOCK, args.w_stride, s::rows,
-                      args.n - tile * s::rows, args.k - kb * K_BLOCK);
+            copy_rows(to, args.w + (int64_t)row * args.w_stride + kb * K_BLOCK, args.w_stride, s::rows, args.n - row,
+                      args.k - kb * K_BLOCK);
             if (lane == 0) barrier_arrive(&r.full[at.slot]);
         }
         at.advance<s::stages>();
@@ -98,8 +108,8 @@ __device__ __forceinline__ void produce_weights(const rdk_gemm_step_args &args, 
 }
 
 template <int TOKENS, int GROUPS>
-__device__ __forceinline__ void produce_tokens(const rdk_gemm_step_args &args, ring<TOKENS, GROUPS> &r, int32_t begin,
-                                               int32_t end) {
+__device__ __forceinline__ void produce_tokens(const rdk_gemm_step_args &args, ring<TOKENS, GROUPS> &r, int32_t half,
+                                               int32_t begin, int32_t end) {
     using s = shape<TOKENS, GROUPS>;
     cursor at = {0, 1};
     int32_t lane = threadIdx.x % 32, kb = begin % args.k_blocks;
@@ -110,7 +120,11 @@ __device__ __forceinline__ void produce_tokens(const rdk_gemm_step_args &args, r
         if (args.use_maps) {
             if (lane == 0) {
                 barrier_expect(&r.full[at.slot], s::token_bytes);
-                copy_box(to, args.a_map, &r.full[at.slot], kb * K_BLOCK, 0);
+                if (s::peers == 2) // half of the tokens, for both blocks
+                    copy_box_to_pair(to + half * s::token_bytes / 2, args.a_map, &r.full[at.slot], kb * K_BLOCK,
+                                     half * TOKENS / 2);
+                else
+                    copy_box(to, args.a_map, &r.full[at.slot], kb * K_BLOCK, 0);
             }
         } else {
             copy_rows(to, args.a + kb * K_BLOCK, args.a_stride, TOKENS, args.m, args.k - kb * K_BLOCK);
@@ -139,22 +153,25 @@ __device__ __forceinline__ void produce_scales(const rdk_gemm_step_args &args, r
                                                int32_t end) {
     using s = shape<TOKENS, GROUPS>;
     cursor at = {0, 1};
-    float now[s::scale_loads], next[s::scale_loads];
+    float value[s::scale_ahead][s::scale_loads];
     wait_dependencies();
     if (begin == end) return;
-    int32_t batch = begin / RDK_STEP_SCALE_UNITS, last = (end - 1) / RDK_STEP_SCALE_UNITS;
-    fetch_scales<TOKENS, GROUPS>(args, batch, begin, end, next);
-    for (; batch <= last; batch++) {
+    int32_t first = begin / RDK_STEP_SCALE_UNITS, last = (end - 1) / RDK_STEP_SCALE_UNITS;
 #pragma unroll
-        for (int i = 0; i < s::scale_loads; i++) now[i] = next[i];
-        fetch_scales<TOKENS, GROUPS>(args, batch + 1, begin, end, next);
-        barrier_wait(&r.scale_empty[at.slot], at.parity);
+    for (int d = 0; d < s::scale_ahead; d++) fetch_scales<TOKENS, GROUPS>(args, first + d, begin, end, value[d]);
+    for (; first <= last; first += s::scale_ahead)
 #pragma unroll
-        for (int i = 0; i < s::scale_loads; i++) r.scales[at.slot][threadIdx.x % 8][threadIdx.x % 32 / 8 + 4 * i] = now[i];
-        __syncwarp();
-        if (threadIdx.x % 32 == 0) barrier_arrive(&r.scale_full[at.slot]);
-        at.advance<RDK_STEP_SCALE_BATCHES>();
-    }
+        for (int d = 0; d < s::scale_ahead; d++) {
+            if (first + d > last) return;
+            barrier_wait(&r.scale_empty[at.slot], at.parity);
+#pragma unroll
+            for (int i = 0; i < s::scale_loads; i++)
+                r.scales[at.slot][threadIdx.x % 8][threadIdx.x % 32 / 8 + 4 * i] = value[d][i];
+            __syncwarp();
+            if (threadIdx.x % 32 == 0) barrier_arrive(&r.scale_full[at.slot]);
+            fetch_scales<TOKENS, GROUPS>(args, first + d + s::scale_ahead, begin, end, value[d]);
+            at.advance<RDK_STEP_SCALE_BATCHES>();
+        }
 }
 
 __device__ __forceinline__ void group_sync(int group) {
@@ -180,7 +197,7 @@ __device__ __forceinline__ void issue_block(ring<TOKENS, GROUPS> &r, cursor &at,
 // sum = fma(block sum, As * Ws, sum), then the stage is free.
 struct reader { // what a warp of a multiplying group has taken in
     cursor stage, batch;
-    int32_t unit, begin, end;
+    int32_t unit, begin, end, peer;
 };
 
 template <int TOKENS, int GROUPS>
@@ -203,6 +220,7 @@ __device__ __forceinline__ void promote_block(ring<TOKENS, GROUPS> &r, reader &a
     bool batch_done = in_batch == RDK_STEP_SCALE_UNITS - 1 || at.unit == at.end - 1;
     if (threadIdx.x % 32 == 0) {
         barrier_arrive(&r.empty[at.stage.slot]);
+        if (s::peers == 2) barrier_arrive_peer(&r.empty[at.stage.slot], at.peer);
         if (batch_done) barrier_arrive(&r.scale_empty[at.batch.slot]);
     }
     at.stage.advance<s::stages>();
@@ -280,8 +298,8 @@ __device__ __forceinline__ uint32_t word_of(float v) {
 }
 
 template <int TOKENS, int GROUPS>
-__device__ __forceinline__ uint4 *partial_words(const rdk_gemm_step_args &args, int32_t range, int group) {
-    return static_cast<uint4 *>(args.partials) + (int64_t)(range * GROUPS + group) * (TOKENS / 8) * 128 + threadIdx.x % 128;
+__device__ __forceinline__ uint4 *partial_words(const rdk_gemm_step_args &args, int32_t range, int32_t half, int group) {
+    return static_cast<uint4 *>(args.partials) + (int64_t)((range * 2 + half) * GROUPS + group) * (TOKENS / 8) * 128 + threadIdx.x % 128;
 }
 
 template <int TOKENS, int GROUPS>
@@ -382,26 +400,26 @@ __device__ __forceinline__ void store_tile(const rdk_gemm_step_args &args, ring<
 }
 
 template <int TOKENS, int GROUPS>
-__device__ __forceinline__ void multiply(const rdk_gemm_step_args &args, ring<TOKENS, GROUPS> &r, int32_t range, int32_t begin,
-                                         int32_t end) {
+__device__ __forceinline__ void multiply(const rdk_gemm_step_args &args, ring<TOKENS, GROUPS> &r, int32_t range, int32_t half,
+                                         int32_t begin, int32_t end) {
     int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); // the same in all lanes, and the compiler sees it
     cursor head = {0, 0};
-    reader tail = {{0, 0}, {0, 0}, begin, begin, end};
+    reader tail = {{0, 0}, {0, 0}, begin, begin, end, 1 - half};
     for (int32_t unit = begin; unit < end;) {
         int32_t tile = unit / args.k_blocks, kb = unit - tile * args.k_blocks, tile_end = (tile + 1) * args.k_blocks;
-        int32_t count = min(end, tile_end) - unit, row = (tile * GROUPS + group) * GROUP_ROWS;
+        int32_t count = min(end, tile_end) - unit, row = half_row<TOKENS, GROUPS>(tile, half) + group * GROUP_ROWS;
         float sum[TOKENS / 2];
         scale_run scales(args, min(row, args.n - 1), kb, count);
         multiply_segment<TOKENS, GROUPS>(r, head, tail, group, scales, count, sum);
         unit += count;
         if (kb) {
-            leave_partials<TOKENS, GROUPS>(partial_words<TOKENS, GROUPS>(args, range, group), sum);
+            leave_partials<TOKENS, GROUPS>(partial_words<TOKENS, GROUPS>(args, range, half, group), sum);
             continue;
         }
         for (int32_t other = range + 1; range_begin(args, other) < tile_end; other += 2)
-            add_partials<TOKENS>(partial_words<TOKENS, GROUPS>(args, other, group),
+            add_partials<TOKENS>(partial_words<TOKENS, GROUPS>(args, other, half, group),
                                  range_begin(args, other + 1) < tile_end
-                                     ? partial_words<TOKENS, GROUPS>(args, other + 1, group) : nullptr,
+                                     ? partial_words<TOKENS, GROUPS>(args, other + 1, half, group) : nullptr,
                                  sum);
         store_tile<TOKENS, GROUPS>(args, r, group, row, sum);
     }
@@ -418,7 +436,7 @@ template <int TOKENS, int GROUPS> __device__ __forceinline__ void step_block(con
         prefetch_map(args.a_map);
         for (int i = 0; i < s::stages; i++) {
             barrier_init(&r.full[i], s::full_arrivals);
-            barrier_init(&r.empty[i], GROUPS * 4);
+            barrier_init(&r.empty[i], GROUPS * 4 * s::peers);
         }
         for (int i = 0; i < RDK_STEP_SCALE_BATCHES; i++) {
             barrier_init(&r.scale_full[i], 1);
@@ -426,32 +444,40 @@ template <int TOKENS, int GROUPS> __device__ __forceinline__ void step_block(con
         }
         barrier_init_fence();
     }
-    __syncthreads();
+    if (s::peers == 2) cluster_sync();
+    else __syncthreads();
     // Lower blocks start first and take the later ranges: who waits for partials waits for blocks that run already.
-    int32_t range = args.ranges - 1 - (int32_t)blockIdx.x, begin = range_begin(args, range), end = range_begin(args, range + 1);
+    int32_t range = args.ranges - 1 - (int32_t)blockIdx.x / 2, half = (int32_t)blockIdx.x % 2;
+    int32_t begin = range_begin(args, range), end = range_begin(args, range + 1);
     int32_t warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
     if (warp == GROUPS * 4)
-        produce_weights<TOKENS, GROUPS>(args, r, begin, end);
+        produce_weights<TOKENS, GROUPS>(args, r, half, begin, end);
     else if (warp == GROUPS * 4 + 1)
-        produce_tokens<TOKENS, GROUPS>(args, r, begin, end);
+        produce_tokens<TOKENS, GROUPS>(args, r, half, begin, end);
     else if (warp == GROUPS * 4 + 2)
         produce_scales<TOKENS, GROUPS>(args, r, begin, end);
     else
-        multiply<TOKENS, GROUPS>(args, r, range, begin, end);
+        multiply<TOKENS, GROUPS>(args, r, range, half, begin, end);
+    if (s::peers == 2) { // the other block may still write here
+        __syncwarp();
+        cluster_sync();
+    }
 }
 
-#define STEP_KERNEL(tokens_, groups_, rows_)                                                                             \
-    extern "C" __global__ void __launch_bounds__(shape<tokens_, groups_>::threads, shape<tokens_, groups_>::residents)  \
+#define ALONE
+#define PAIRED __cluster_dims__(2, 1, 1)
+#define STEP_KERNEL(tokens_, groups_, rows_, cluster_)                                                                             \
+    extern "C" __global__ void cluster_ __launch_bounds__(shape<tokens_, groups_>::threads, shape<tokens_, groups_>::residents)  \
         rdk_gemm_fp8block_step_sm90a_t##tokens_##_r##rows_(const __grid_constant__ rdk_gemm_step_args args) {           \
         step_block<tokens_, groups_>(args);                                                                              \
     }
-STEP_KERNEL(8, 1, 64)
-STEP_KERNEL(16, 1, 64)
-STEP_KERNEL(32, 1, 64)
-STEP_KERNEL(64, 1, 64)
-STEP_KERNEL(128, 1, 64)
-STEP_KERNEL(8, 2, 128)
-STEP_KERNEL(16, 2, 128)
-STEP_KERNEL(32, 2, 128)
-STEP_KERNEL(64, 2, 128)
-STEP_KERNEL(128, 2, 128)
+STEP_KERNEL(8, 1, 64, ALONE)
+STEP_KERNEL(16, 1, 64, ALONE)
+STEP_KERNEL(32, 1, 64, ALONE)
+STEP_KERNEL(64, 1, 64, PAIRED)
+STEP_KERNEL(128, 1, 64, PAIRED)
+STEP_KERNEL(8, 2, 128, ALONE)
+STEP_KERNEL(16, 2, 128, ALONE)
+STEP_KERNEL(32, 2, 128, ALONE)
+STEP_KERNEL(64, 2, 128, PAIRED)
+STEP_KERNEL(128, 2, 128, PAIRED)
