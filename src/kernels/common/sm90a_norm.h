@@ -16,4 +16,10 @@ static inline uint32_t rdk_norm_threads(int64_t k) {
     return (uint32_t)((lanes + 31) / 32 * 32);
 }
 
+// Blocks: one a row, and from some rows on as many as run at once (2048 threads a multiprocessor), each with several rows.
+static inline uint32_t rdk_norm_blocks(int64_t m, int64_t k, int32_t units) {
+    int64_t at_once = (int64_t)units * (2048 / rdk_norm_threads(k));
+    return (uint32_t)(m < at_once ? m : at_once);
+}
+
 #endif // RDK_SM90A_NORM_H

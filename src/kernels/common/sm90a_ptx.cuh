@@ -36,7 +36,7 @@ __device__ __forceinline__ void barrier_wait(uint64_t *barrier, uint32_t parity)
 
 __device__ __forceinline__ void barrier_arrive_peer(uint64_t *barrier, uint32_t block) { // the same barrier of another block
     asm volatile("{\n\t.reg .b32 remote;\n\tmapa.shared::cluster.u32 remote, %0, %1;\n\t"
-                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n\t}" ::"r"(smem_address(barrier)),
+                 "mbarrier.arrive.shared::cluster.b64 _, [remote];\n\t}" ::"r"(smem_address(barrier)),
                  "r"(block)
                  : "memory");
 }

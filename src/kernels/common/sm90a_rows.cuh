@@ -22,39 +22,51 @@ __device__ __forceinline__ float2 unpack_pair(uint32_t word, int type) {
     return make_float2(__uint_as_float(word << 16), __uint_as_float(word & 0xffff0000u));
 }
 
+struct raw_eight { // as they lie in memory; `high` for f32 alone
+    uint4 low, high;
+};
+
 // Elements at .. at+7 of a row, of which `count` (may be <= 0) exist; the others read as zero. Past the first-level cache: see
-// sm90a_ptx.cuh on dependent launch.
-__device__ __forceinline__ eight load_eight(const void *row, int64_t at, int32_t count, int type) {
-    eight e;
+// sm90a_ptx.cuh on dependent launch. Not unpacked yet, so that several loads can be in flight.
+__device__ __forceinline__ raw_eight load_raw(const void *row, int64_t at, int32_t count, int type) {
+    raw_eight r = {};
     const char *from = static_cast<const char *>(row) + at * element_bytes(type);
     if (count >= 8 && (uint64_t)from % 16 == 0) {
-        uint4 low = __ldcg(reinterpret_cast<const uint4 *>(from));
-        if (type == RDK_F32) {
-            uint4 high = __ldcg(reinterpret_cast<const uint4 *>(from) + 1);
-            const uint32_t word[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+        r.low = __ldcg(reinterpret_cast<const uint4 *>(from));
+        if (type == RDK_F32) r.high = __ldcg(reinterpret_cast<const uint4 *>(from) + 1);
+        return r;
+    }
+    uint32_t word[8] = {};
 #pragma unroll
-            for (int i = 0; i < 8; i++) e.v[i] = __uint_as_float(word[i]);
-        } else {
-            const uint32_t word[4] = {low.x, low.y, low.z, low.w};
+    for (int i = 0; i < 8; i++) {
+        if (i >= count) continue;
+        if (type == RDK_F32)
+            word[i] = __ldcg(reinterpret_cast<const unsigned int *>(from) + i);
+        else
+            word[i / 2] |= (uint32_t)__ldcg(reinterpret_cast<const unsigned short *>(from) + i) << i % 2 * 16;
+    }
+    r.low = make_uint4(word[0], word[1], word[2], word[3]);
+    r.high = make_uint4(word[4], word[5], word[6], word[7]);
+    return r;
+}
+__device__ __forceinline__ eight unpack(const raw_eight &r, int type) {
+    eight e;
+    const uint32_t word[8] = {r.low.x, r.low.y, r.low.z, r.low.w, r.high.x, r.high.y, r.high.z, r.high.w};
+    if (type == RDK_F32) {
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
-                float2 pair = unpack_pair(word[i], type);
-                e.v[2 * i] = pair.x;
-                e.v[2 * i + 1] = pair.y;
-            }
-        }
+        for (int i = 0; i < 8; i++) e.v[i] = __uint_as_float(word[i]);
         return e;
     }
 #pragma unroll
-    for (int i = 0; i < 8; i++) {
-        e.v[i] = 0.0f;
-        if (i >= count) continue;
-        if (type == RDK_F32)
-            e.v[i] = __ldcg(reinterpret_cast<const float *>(from) + i);
-        else
-            e.v[i] = unpack_pair(__ldcg(reinterpret_cast<const unsigned short *>(from) + i), type).x;
+    for (int i = 0; i < 4; i++) {
+        float2 pair = unpack_pair(word[i], type);
+        e.v[2 * i] = pair.x;
+        e.v[2 * i + 1] = pair.y;
     }
     return e;
+}
+__device__ __forceinline__ eight load_eight(const void *row, int64_t at, int32_t count, int type) {
+    return unpack(load_raw(row, at, count, type), type);
 }
 
 // To f32, bf16 or f16, rounded once.
@@ -114,50 +126,60 @@ __device__ __forceinline__ float block_sum(float v, float *scratch) {
     return v;
 }
 
-// One row, eight elements a thread and turn, TURNS turns. x is the row that is normalised (the stored sum where a residual is
-// given), already scaled by the weight when the function returns.
-struct norm_row {
+// Rows, eight elements of one a thread and turn, TURNS turns. A residual, where given, takes x in first and its stored sum is
+// what is normalised.
+struct norm_rows {
     const void *x, *weight;
     void *residual; // NULL, or read and written
-    int x_type, residual_type, weight_type;
-    int32_t k;
+    int64_t x_stride, residual_stride;
+    int32_t m, k, x_type, residual_type, weight_type;
     float eps, offset; // added to the weight
 };
 
-template <int TURNS>
-__device__ __forceinline__ void normalise(const norm_row &row, int64_t x_at, int64_t residual_at, eight (&e)[TURNS]) {
-    __shared__ float scratch[32];
-    eight weight[TURNS];
+// emit(row, at, count, eight) for each piece of each row of this block: blockIdx.x, and then every gridDim.x-th.
+template <int TURNS, typename F> __device__ __forceinline__ void normalise(const norm_rows &rows, F emit) {
+    __shared__ float scratch[2][32];
+    raw_eight weight[TURNS];
 #pragma unroll
     for (int t = 0; t < TURNS; t++) { // constants of the model: they need not wait
         int32_t at = (t * blockDim.x + threadIdx.x) * 8;
-        weight[t] = load_eight(row.weight, at, row.k - at, row.weight_type);
+        weight[t] = load_raw(rows.weight, at, rows.k - at, rows.weight_type);
     }
     wait_dependencies();
-    float squares = 0.0f;
+    for (int32_t row = blockIdx.x, turn = 0; row < rows.m; row += gridDim.x, turn ^= 1) {
+        raw_eight x[TURNS], residual[TURNS];
 #pragma unroll
-    for (int t = 0; t < TURNS; t++) {
-        int32_t at = (t * blockDim.x + threadIdx.x) * 8;
-        e[t] = load_eight(row.x, x_at + at, row.k - at, row.x_type);
-        if (row.residual) {
-            eight held = load_eight(row.residual, residual_at + at, row.k - at, row.residual_type);
-#pragma unroll
-            for (int i = 0; i < 8; i++) e[t].v[i] = rounded(held.v[i] + e[t].v[i], row.residual_type);
+        for (int t = 0; t < TURNS; t++) {
+            int32_t at = (t * blockDim.x + threadIdx.x) * 8, count = rows.k - at;
+            x[t] = load_raw(rows.x, row * rows.x_stride + at, count, rows.x_type);
+            if (rows.residual)
+                residual[t] = load_raw(rows.residual, row * rows.residual_stride + at, count, rows.residual_type);
         }
-#pragma unroll
-        for (int i = 0; i < 8; i++) squares = fmaf(e[t].v[i], e[t].v[i], squares);
-    }
-    if (row.residual)
+        eight e[TURNS];
+        float squares = 0.0f;
 #pragma unroll
         for (int t = 0; t < TURNS; t++) {
             int32_t at = (t * blockDim.x + threadIdx.x) * 8;
-            store_eight(row.residual, residual_at + at, row.k - at, row.residual_type, e[t]);
+            e[t] = unpack(x[t], rows.x_type);
+            if (rows.residual) {
+                eight held = unpack(residual[t], rows.residual_type);
+#pragma unroll
+                for (int i = 0; i < 8; i++) e[t].v[i] = rounded(held.v[i] + e[t].v[i], rows.residual_type);
+                store_eight(rows.residual, row * rows.residual_stride + at, rows.k - at, rows.residual_type, e[t]);
+            }
+#pragma unroll
+            for (int i = 0; i < 8; i++) squares = fmaf(e[t].v[i], e[t].v[i], squares);
         }
-    float inverse = 1.0f / sqrtf(block_sum(squares, scratch) / (float)row.k + row.eps);
+        float inverse = 1.0f / sqrtf(block_sum(squares, scratch[turn]) / (float)rows.k + rows.eps);
 #pragma unroll
-    for (int t = 0; t < TURNS; t++)
+        for (int t = 0; t < TURNS; t++) {
+            int32_t at = (t * blockDim.x + threadIdx.x) * 8;
+            eight w = unpack(weight[t], rows.weight_type);
 #pragma unroll
-        for (int i = 0; i < 8; i++) e[t].v[i] = e[t].v[i] * inverse * (weight[t].v[i] + row.offset);
+            for (int i = 0; i < 8; i++) e[t].v[i] = e[t].v[i] * inverse * (w.v[i] + rows.offset);
+            emit(row, at, rows.k - at, e[t]);
+        }
+    }
 }
 
 #endif // RDK_SM90A_ROWS_CUH

@@ -13,7 +13,7 @@ typedef struct rdk_rmsnorm_sm90a_args {
     RDK_PTR(const void) weight;
     RDK_PTR(void) y;
     int64_t x_stride, residual_stride, y_stride;
-    int32_t k, x_type, residual_type, weight_type, y_type;
+    int32_t m, k, x_type, residual_type, weight_type, y_type;
     float eps, weight_offset;
 } rdk_rmsnorm_sm90a_args;
 

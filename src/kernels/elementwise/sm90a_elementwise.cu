@@ -3,19 +3,14 @@
 #include "kernels/common/sm90a_rows.cuh"
 #include "kernels/elementwise/sm90a_args.h"
 
-// ---- rmsnorm: a block a row --------------------------------------------------------------------------------------------
+// ---- rmsnorm --------------------------------------------------------------------------------------------
 template <int TURNS> __device__ __forceinline__ void rmsnorm(const rdk_rmsnorm_sm90a_args &args) {
     launch_dependents();
-    int32_t row = blockIdx.x;
-    const norm_row from = {args.x,           args.weight, args.residual, args.x_type, args.residual_type,
-                           args.weight_type, args.k,      args.eps,      args.weight_offset};
-    eight e[TURNS];
-    normalise<TURNS>(from, row * args.x_stride, row * args.residual_stride, e);
-#pragma unroll
-    for (int t = 0; t < TURNS; t++) {
-        int32_t at = (t * blockDim.x + threadIdx.x) * 8;
-        store_eight(args.y, row * args.y_stride + at, args.k - at, args.y_type, e[t]);
-    }
+    const norm_rows rows = {args.x, args.weight, args.residual,      args.x_stride,    args.residual_stride, args.m,
+                            args.k, args.x_type, args.residual_type, args.weight_type, args.eps,             args.weight_offset};
+    normalise<TURNS>(rows, [&](int32_t row, int32_t at, int32_t count, const eight &e) {
+        store_eight(args.y, row * args.y_stride + at, count, args.y_type, e);
+    });
 }
 #define NORM_KERNEL(turns_)                                                                                               \
     extern "C" __global__ void __launch_bounds__(1024)                                                                    \
@@ -39,8 +34,9 @@ extern "C" __global__ void __launch_bounds__(RDK_ROW_THREADS)
     int64_t row = blockIdx.y;
     wait_dependencies();
     if (count <= 0) return;
-    eight gate = load_eight(args.gate, row * args.gate_stride + at, count, args.x_type);
-    eight up = load_eight(args.up, row * args.up_stride + at, count, args.x_type);
+    raw_eight raw_gate = load_raw(args.gate, row * args.gate_stride + at, count, args.x_type);
+    raw_eight raw_up = load_raw(args.up, row * args.up_stride + at, count, args.x_type);
+    eight gate = unpack(raw_gate, args.x_type), up = unpack(raw_up, args.x_type);
 #pragma unroll
     for (int i = 0; i < 8; i++) gate.v[i] = activate(gate.v[i], args.gelu != 0) * up.v[i];
     store_eight(args.y, row * args.y_stride + at, count, args.y_type, gate);

@@ -16,7 +16,7 @@ static int32_t one_launch(rdi_launch *out, const char *kernel, int64_t x, int64_
 
 int32_t rdi_rmsnorm_sm90a_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
     const rdi_rmsnorm_args *a = args;
-    (void)ws, (void)device;
+    (void)ws;
     const rdk_rmsnorm_sm90a_args kernel = {
         .x = RDK_ADDR(a->x),
         .residual = RDK_ADDR(a->residual),
@@ -25,6 +25,7 @@ int32_t rdi_rmsnorm_sm90a_geometry(const void *args, void *ws, const rd_device_i
         .x_stride = a->x_stride,
         .residual_stride = a->residual_stride,
         .y_stride = a->y_stride,
+        .m = (int32_t)a->m,
         .k = (int32_t)a->k,
         .x_type = rdk_type_code(a->x_dtype),
         .residual_type = rdk_type_code(a->residual_dtype),
@@ -33,7 +34,8 @@ int32_t rdi_rmsnorm_sm90a_geometry(const void *args, void *ws, const rd_device_i
         .eps = a->eps,
         .weight_offset = a->unit_offset ? 1.0f : 0.0f,
     };
-    return one_launch(out, rdk_norm_turns(a->k) == 1 ? "rdk_rmsnorm_sm90a_x1" : "rdk_rmsnorm_sm90a_x2", a->m, 1,
+    return one_launch(out, rdk_norm_turns(a->k) == 1 ? "rdk_rmsnorm_sm90a_x1" : "rdk_rmsnorm_sm90a_x2",
+                      rdk_norm_blocks(a->m, a->k, device->compute_units), 1,
                       rdk_norm_threads(a->k), &kernel, sizeof kernel);
 }
 

@@ -128,7 +128,11 @@ __device__ void choose_bin(bins &b, int chunk, uint64_t above, bool exceed, doub
     int lane = threadIdx.x % 32, high = (32 - lane) * chunk - 1;
     unsigned long long sum = 0, through;
     bool any = false;
-    for (int i = high; i > high - chunk; i--) sum += b.measure[i], any = any || b.count[i];
+    for (int j = 0; j < chunk; j++) { // each lane starts elsewhere, so that no two meet in a bank
+        int i = high - (j + lane) % chunk;
+        sum += b.measure[i];
+        any = any || b.count[i];
+    }
     through = sum;
 #pragma unroll
     for (int step = 1; step < 32; step *= 2) {
@@ -219,7 +223,7 @@ __device__ int32_t gather(const candidates &row, bins &b, unsigned long long *li
     if (threadIdx.x < 32) { // lane l sums 64 bins from the top; the first bin that does not fit ends the list
         int lane = threadIdx.x, high = (32 - lane) * (BINS / 32) - 1;
         uint32_t sum = 0, before;
-        for (int i = high; i > high - BINS / 32; i--) sum += b.count[i];
+        for (int j = 0; j < BINS / 32; j++) sum += b.count[high - (j + lane) % (BINS / 32)];
         before = sum;
 #pragma unroll
         for (int step = 1; step < 32; step *= 2) {

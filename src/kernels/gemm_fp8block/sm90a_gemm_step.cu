@@ -194,30 +194,39 @@ __device__ __forceinline__ void issue_block(ring<TOKENS, GROUPS> &r, cursor &at,
     at.advance<s::stages>();
 }
 
-// sum = fma(block sum, As * Ws, sum), then the stage is free.
 struct reader { // what a warp of a multiplying group has taken in
     cursor stage, batch;
     int32_t unit, begin, end, peer;
 };
 
+// As * Ws of the tokens whose columns this lane holds.
 template <int TOKENS, int GROUPS>
-__device__ __forceinline__ void promote_block(ring<TOKENS, GROUPS> &r, reader &at, float w_scale, float (&acc)[TOKENS / 2],
-                                              float (&sum)[TOKENS / 2]) {
-    using s = shape<TOKENS, GROUPS>;
+__device__ __forceinline__ void take_scales(ring<TOKENS, GROUPS> &r, const reader &at, float w_scale,
+                                            float (&scale)[TOKENS / 4]) {
     int32_t in_batch = at.unit % RDK_STEP_SCALE_UNITS;
     if (in_batch == 0 || at.unit == at.begin) barrier_wait(&r.scale_full[at.batch.slot], at.batch.parity);
-    wgmma_pin(acc);
 #pragma unroll
     for (int j = 0; j < TOKENS / 8; j++) {
         float2 pair = *reinterpret_cast<const float2 *>(&r.scales[at.batch.slot][in_batch][j * 8 + threadIdx.x % 4 * 2]);
-        float even = pair.x * w_scale, odd = pair.y * w_scale;
-        sum[j * 4 + 0] = fmaf(acc[j * 4 + 0], even, sum[j * 4 + 0]);
-        sum[j * 4 + 1] = fmaf(acc[j * 4 + 1], odd, sum[j * 4 + 1]);
-        sum[j * 4 + 2] = fmaf(acc[j * 4 + 2], even, sum[j * 4 + 2]);
-        sum[j * 4 + 3] = fmaf(acc[j * 4 + 3], odd, sum[j * 4 + 3]);
+        scale[j * 2] = pair.x * w_scale;
+        scale[j * 2 + 1] = pair.y * w_scale;
     }
+}
+
+// sum = fma(block sum, As * Ws, sum), then the stage is free. LEFT younger blocks stay in flight.
+template <int LEFT, int TOKENS, int GROUPS>
+__device__ __forceinline__ void promote_block(ring<TOKENS, GROUPS> &r, reader &at, float w_scale, float (&acc)[TOKENS / 2],
+                                              float (&sum)[TOKENS / 2]) {
+    using s = shape<TOKENS, GROUPS>;
+    float scale[TOKENS / 4];
+    if (TOKENS <= 64) take_scales(r, at, w_scale, scale); // while the product is under way; 128 tokens lack the registers
+    wgmma_wait<LEFT>();
+    wgmma_pin(acc);
+    if (TOKENS > 64) take_scales(r, at, w_scale, scale);
+#pragma unroll
+    for (int i = 0; i < TOKENS / 2; i++) sum[i] = fmaf(acc[i], scale[i / 4 * 2 + i % 2], sum[i]);
     __syncwarp();
-    bool batch_done = in_batch == RDK_STEP_SCALE_UNITS - 1 || at.unit == at.end - 1;
+    bool batch_done = at.unit % RDK_STEP_SCALE_UNITS == RDK_STEP_SCALE_UNITS - 1 || at.unit == at.end - 1;
     if (threadIdx.x % 32 == 0) {
         barrier_arrive(&r.empty[at.stage.slot]);
         if (s::peers == 2) barrier_arrive_peer(&r.empty[at.stage.slot], at.peer);
@@ -263,8 +272,7 @@ __device__ __forceinline__ void multiply_segment(ring<TOKENS, GROUPS> &r, cursor
     if constexpr (GROUPS == 2 && (TOKENS == 32 || TOKENS == 128)) { // registers for one; the other group fills the gap
         for (int32_t i = 0; i < count; i++) {
             issue_block(r, head, group, even);
-            wgmma_wait<0>();
-            promote_block(r, tail, scales.take(i), even, sum);
+            promote_block<0>(r, tail, scales.take(i), even, sum);
         }
     } else { // two blocks in flight
         float odd[TOKENS / 2];
@@ -272,21 +280,16 @@ __device__ __forceinline__ void multiply_segment(ring<TOKENS, GROUPS> &r, cursor
         int32_t i = 0;
         for (; i + 2 < count; i += 2) {
             issue_block(r, head, group, odd);
-            wgmma_wait<1>();
-            promote_block(r, tail, scales.take(i), even, sum);
+            promote_block<1>(r, tail, scales.take(i), even, sum);
             issue_block(r, head, group, even);
-            wgmma_wait<1>();
-            promote_block(r, tail, scales.take(i + 1), odd, sum);
+            promote_block<1>(r, tail, scales.take(i + 1), odd, sum);
         }
         if (i + 1 < count) {
             issue_block(r, head, group, odd);
-            wgmma_wait<1>();
-            promote_block(r, tail, scales.take(i), even, sum);
-            wgmma_wait<0>();
-            promote_block(r, tail, scales.take(i + 1), odd, sum);
+            promote_block<1>(r, tail, scales.take(i), even, sum);
+            promote_block<0>(r, tail, scales.take(i + 1), odd, sum);
         } else {
-            wgmma_wait<0>();
-            promote_block(r, tail, scales.take(i), even, sum);
+            promote_block<0>(r, tail, scales.take(i), even, sum);
         }
     }
 }

@@ -45,10 +45,10 @@ int32_t rdi_quant_norm_sm90a_geometry(const void *args, void *ws, const rd_devic
     const rdi_quant_args *a = args;
     rdk_quant_sm90a_args kernel = kernel_args(a);
     int32_t turns = rdk_norm_turns(a->k);
-    (void)ws, (void)device;
+    (void)ws;
     rdi_launch_fill(out,
                     turns == 1 ? "rdk_quant_fp8_norm_sm90a_x1" : "rdk_quant_fp8_norm_sm90a_x2",
-                    (const uint32_t[3]){(uint32_t)a->m, 1, 1}, rdk_norm_threads(a->k), &kernel, sizeof kernel);
+                    (const uint32_t[3]){rdk_norm_blocks(a->m, a->k, device->compute_units), 1, 1}, rdk_norm_threads(a->k), &kernel, sizeof kernel);
     out->dependent = true;
     return 1;
 }

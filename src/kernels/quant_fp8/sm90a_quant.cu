@@ -34,27 +34,22 @@ extern "C" __global__ void __launch_bounds__(RDK_QUANT_THREADS)
     int32_t row = (int32_t)(group / args.groups), at = (int32_t)(group % args.groups) * RDK_QUANT_GROUP + threadIdx.x % 16 * 8;
     int32_t count = row < args.m ? args.k - at : 0;
     wait_dependencies();
-    eight e = load_eight(args.x, row * args.x_stride + at, count, args.x_type);
+    raw_eight x = load_raw(args.x, row * args.x_stride + at, count, args.x_type), up = {};
+    if (args.up) up = load_raw(args.up, row * args.up_stride + at, count, args.up_type);
+    eight e = unpack(x, args.x_type);
     if (args.up) {
-        eight up = load_eight(args.up, row * args.up_stride + at, count, args.up_type);
+        eight factor = unpack(up, args.up_type);
 #pragma unroll
-        for (int i = 0; i < 8; i++) e.v[i] = e.v[i] / (1.0f + expf(-e.v[i])) * up.v[i];
+        for (int i = 0; i < 8; i++) e.v[i] = e.v[i] / (1.0f + expf(-e.v[i])) * factor.v[i];
     }
     quantise(args, row, at, count, e);
 }
 
 template <int TURNS> __device__ __forceinline__ void norm_and_quantise(const rdk_quant_sm90a_args &args) {
     launch_dependents();
-    int32_t row = blockIdx.x;
-    const norm_row from = {args.x,      args.norm_weight, args.residual, args.x_type, args.residual_type,
-                           args.norm_type, args.k,           args.eps,      args.weight_offset};
-    eight e[TURNS];
-    normalise<TURNS>(from, row * args.x_stride, row * args.residual_stride, e);
-#pragma unroll
-    for (int t = 0; t < TURNS; t++) {
-        int32_t at = (t * blockDim.x + threadIdx.x) * 8;
-        quantise(args, row, at, args.k - at, e[t]);
-    }
+    const norm_rows rows = {args.x, args.norm_weight, args.residual,      args.x_stride,  args.residual_stride, args.m,
+                            args.k, args.x_type,      args.residual_type, args.norm_type, args.eps,             args.weight_offset};
+    normalise<TURNS>(rows, [&](int32_t row, int32_t at, int32_t count, const eight &e) { quantise(args, row, at, count, e); });
 }
 
 #define NORM_KERNEL(turns_)                                                                                                \
