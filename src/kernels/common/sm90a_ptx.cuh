@@ -34,16 +34,6 @@ __device__ __forceinline__ void barrier_wait(uint64_t *barrier, uint32_t parity)
                  : "memory");
 }
 
-__device__ __forceinline__ void barrier_arrive_peer(uint64_t *barrier, uint32_t block) { // the same barrier of another block
-    asm volatile("{\n\t.reg .b32 remote;\n\tmapa.shared::cluster.u32 remote, %0, %1;\n\t"
-                 "mbarrier.arrive.shared::cluster.b64 _, [remote];\n\t}" ::"r"(smem_address(barrier)),
-                 "r"(block)
-                 : "memory");
-}
-__device__ __forceinline__ void cluster_sync() {
-    asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-
 // ---- copies -------------------------------------------------------------------------------------------------------------
 // One box of a 2-d tensor map into shared memory; x counts along the row. The barrier's transaction count takes the whole box
 // even where it sticks out of the tensor, and what sticks out reads as zero.
@@ -51,13 +41,6 @@ __device__ __forceinline__ void copy_box(void *to, const void *map, uint64_t *ba
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(
                      smem_address(to)),
                  "l"(map), "r"(smem_address(barrier)), "r"(x), "r"(y)
-                 : "memory");
-}
-// The same into both blocks of a cluster of two, at the same place of their shared memory; each one's barrier there counts it.
-__device__ __forceinline__ void copy_box_to_pair(void *to, const void *map, uint64_t *barrier, int32_t x, int32_t y) {
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
-                 "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(smem_address(to)),
-                 "l"(map), "r"(smem_address(barrier)), "r"(x), "r"(y), "h"((unsigned short)3)
                  : "memory");
 }
 // The same for data read once: the line leaves the second-level cache first.

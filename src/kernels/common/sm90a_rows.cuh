@@ -49,6 +49,12 @@ __device__ __forceinline__ raw_eight load_raw(const void *row, int64_t at, int32
     r.high = make_uint4(word[4], word[5], word[6], word[7]);
     return r;
 }
+// The same for rows of 16-bit elements that all start on 16 bytes and hold a multiple of eight.
+__device__ __forceinline__ raw_eight load_raw_vector(const void *row, int64_t at, int32_t count) {
+    raw_eight r = {};
+    if (count > 0) r.low = __ldcg(reinterpret_cast<const uint4 *>(static_cast<const char *>(row) + at * 2));
+    return r;
+}
 __device__ __forceinline__ eight unpack(const raw_eight &r, int type) {
     eight e;
     const uint32_t word[8] = {r.low.x, r.low.y, r.low.z, r.low.w, r.high.x, r.high.y, r.high.z, r.high.w};
@@ -137,13 +143,18 @@ struct norm_rows {
 };
 
 // emit(row, at, count, eight) for each piece of each row of this block: blockIdx.x, and then every gridDim.x-th.
-template <int TURNS, typename F> __device__ __forceinline__ void normalise(const norm_rows &rows, F emit) {
+// VECTOR: x, residual and weight are 16-bit and fit load_raw_vector.
+template <int TURNS, bool VECTOR, typename F> __device__ __forceinline__ void normalise(const norm_rows &rows, F emit) {
+    auto load = [](const void *row, int64_t at, int32_t count, int type) {
+        return VECTOR ? load_raw_vector(row, at, count) : load_raw(row, at, count, type);
+    };
+    auto type_of = [](int type) { return VECTOR && type == RDK_F32 ? RDK_BF16 : type; }; // no f32 there: spares its code
     __shared__ float scratch[2][32];
     raw_eight weight[TURNS];
 #pragma unroll
     for (int t = 0; t < TURNS; t++) { // constants of the model: they need not wait
         int32_t at = (t * blockDim.x + threadIdx.x) * 8;
-        weight[t] = load_raw(rows.weight, at, rows.k - at, rows.weight_type);
+        weight[t] = load(rows.weight, at, rows.k - at, rows.weight_type);
     }
     wait_dependencies();
     for (int32_t row = blockIdx.x, turn = 0; row < rows.m; row += gridDim.x, turn ^= 1) {
@@ -151,21 +162,23 @@ template <int TURNS, typename F> __device__ __forceinline__ void normalise(const
 #pragma unroll
         for (int t = 0; t < TURNS; t++) {
             int32_t at = (t * blockDim.x + threadIdx.x) * 8, count = rows.k - at;
-            x[t] = load_raw(rows.x, row * rows.x_stride + at, count, rows.x_type);
+            x[t] = load(rows.x, row * rows.x_stride + at, count, rows.x_type);
             if (rows.residual)
-                residual[t] = load_raw(rows.residual, row * rows.residual_stride + at, count, rows.residual_type);
+                residual[t] = load(rows.residual, row * rows.residual_stride + at, count, rows.residual_type);
         }
         eight e[TURNS];
         float squares = 0.0f;
 #pragma unroll
         for (int t = 0; t < TURNS; t++) {
             int32_t at = (t * blockDim.x + threadIdx.x) * 8;
-            e[t] = unpack(x[t], rows.x_type);
+            e[t] = unpack(x[t], type_of(rows.x_type));
             if (rows.residual) {
-                eight held = unpack(residual[t], rows.residual_type);
+                eight held = unpack(residual[t], type_of(rows.residual_type));
 #pragma unroll
                 for (int i = 0; i < 8; i++) e[t].v[i] = rounded(held.v[i] + e[t].v[i], rows.residual_type);
-                store_eight(rows.residual, row * rows.residual_stride + at, rows.k - at, rows.residual_type, e[t]);
+                int32_t count = rows.k - at;
+                if (!VECTOR || count > 0)
+                    store_eight(rows.residual, row * rows.residual_stride + at, VECTOR ? 8 : count, rows.residual_type, e[t]);
             }
 #pragma unroll
             for (int i = 0; i < 8; i++) squares = fmaf(e[t].v[i], e[t].v[i], squares);
@@ -174,7 +187,7 @@ template <int TURNS, typename F> __device__ __forceinline__ void normalise(const
 #pragma unroll
         for (int t = 0; t < TURNS; t++) {
             int32_t at = (t * blockDim.x + threadIdx.x) * 8;
-            eight w = unpack(weight[t], rows.weight_type);
+            eight w = unpack(weight[t], type_of(rows.weight_type));
 #pragma unroll
             for (int i = 0; i < 8; i++) e[t].v[i] = e[t].v[i] * inverse * (w.v[i] + rows.offset);
             emit(row, at, rows.k - at, e[t]);

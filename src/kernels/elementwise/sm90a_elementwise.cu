@@ -4,21 +4,22 @@
 #include "kernels/elementwise/sm90a_args.h"
 
 // ---- rmsnorm --------------------------------------------------------------------------------------------
-template <int TURNS> __device__ __forceinline__ void rmsnorm(const rdk_rmsnorm_sm90a_args &args) {
+template <int TURNS, bool VECTOR> __device__ __forceinline__ void rmsnorm(const rdk_rmsnorm_sm90a_args &args) {
     launch_dependents();
     const norm_rows rows = {args.x, args.weight, args.residual,      args.x_stride,    args.residual_stride, args.m,
                             args.k, args.x_type, args.residual_type, args.weight_type, args.eps,             args.weight_offset};
-    normalise<TURNS>(rows, [&](int32_t row, int32_t at, int32_t count, const eight &e) {
+    normalise<TURNS, VECTOR>(rows, [&](int32_t row, int32_t at, int32_t count, const eight &e) {
         store_eight(args.y, row * args.y_stride + at, count, args.y_type, e);
     });
 }
-#define NORM_KERNEL(turns_)                                                                                               \
-    extern "C" __global__ void __launch_bounds__(1024)                                                                    \
-        rdk_rmsnorm_sm90a_x##turns_(const __grid_constant__ rdk_rmsnorm_sm90a_args args) {                               \
-        rmsnorm<turns_>(args);                                                                                            \
+#define NORM_KERNEL(name_, turns_, vector_)                                                                                \
+    extern "C" __global__ void __launch_bounds__(1024) name_(const __grid_constant__ rdk_rmsnorm_sm90a_args args) {           \
+        rmsnorm<turns_, vector_>(args);                                                                                  \
     }
-NORM_KERNEL(1)
-NORM_KERNEL(2)
+NORM_KERNEL(rdk_rmsnorm_sm90a_x1, 1, false)
+NORM_KERNEL(rdk_rmsnorm_sm90a_x2, 2, false)
+NORM_KERNEL(rdk_rmsnorm_sm90a_vector_x1, 1, true)
+NORM_KERNEL(rdk_rmsnorm_sm90a_vector_x2, 2, true)
 
 // ---- act_mul: eight elements a thread, grid (columns, rows) ----------------------------------------------------------------
 // g / (1 + exp(-2z)) is g/2 (1 + tanh z) without its cancellation; z = sqrt(2/pi) (g + 0.044715 g^3), arXiv 1606.08415.

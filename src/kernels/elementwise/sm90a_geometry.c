@@ -34,7 +34,11 @@ int32_t rdi_rmsnorm_sm90a_geometry(const void *args, void *ws, const rd_device_i
         .eps = a->eps,
         .weight_offset = a->unit_offset ? 1.0f : 0.0f,
     };
-    return one_launch(out, rdk_norm_turns(a->k) == 1 ? "rdk_rmsnorm_sm90a_x1" : "rdk_rmsnorm_sm90a_x2",
+    static const char *const names[2][2] = {{"rdk_rmsnorm_sm90a_x1", "rdk_rmsnorm_sm90a_x2"},
+                                            {"rdk_rmsnorm_sm90a_vector_x1", "rdk_rmsnorm_sm90a_vector_x2"}};
+    bool vector = rdk_norm_vector(a->x, a->x_stride, a->k, a->x_dtype) && rdk_norm_vector(a->weight, 0, a->k, a->weight_dtype) &&
+                  (!a->residual || rdk_norm_vector(a->residual, a->residual_stride, a->k, a->residual_dtype));
+    return one_launch(out, names[vector][rdk_norm_turns(a->k) - 1],
                       rdk_norm_blocks(a->m, a->k, device->compute_units), 1,
                       rdk_norm_threads(a->k), &kernel, sizeof kernel);
 }

@@ -7,23 +7,23 @@
 
 typedef struct rdk_gemm_step_args {
     RDK_ALIGN64 unsigned char w_map[128]; // box: 128 bytes of K x 64 or 128 weight rows
-    unsigned char a_map[128];             // box: 128 bytes of K x the kernel's tokens, half of them for a pair
+    unsigned char a_map[128];             // box: 128 bytes of K x the kernel's tokens
     RDK_PTR(const unsigned char) a;       // these two serve rows that the copy engine cannot address
     RDK_PTR(const unsigned char) w;
     RDK_PTR(const float) a_scale;
     RDK_PTR(const void) w_scale;
     RDK_PTR(const void) bias;
     RDK_PTR(void) c;
-    RDK_PTR(void) partials; // one half tile of 32-bit words a block, zero before and after
+    RDK_PTR(void) partials; // one tile of 32-bit words a block, zero before and after
     int64_t a_stride, w_stride, a_scale_stride_m, a_scale_stride_k, w_scale_stride_n, w_scale_stride_k, c_stride;
     int32_t m, n, k, k_blocks;
-    int32_t ranges, range_units, range_rest; // pair r of blocks takes range_units (+1 while r < range_rest) units of (tile, k block)
+    int32_t ranges, range_units, range_rest; // block r takes range_units (+1 while r < range_rest) units of (tile, k block)
     int32_t use_maps, w_scale_e8m0, bias_type, c_type;
 } rdk_gemm_step_args;
 
 // The ring of the step kernels: stages of one weight tile and one token tile; the tokens' scales beside it. Up to 32 tokens two blocks
 // share a multiprocessor, so that the next call's ring fills while this one drains.
-enum { RDK_K_BLOCK = 128, RDK_STEP_STAGES_MAX = 12, RDK_STEP_PAIR_TOKENS = 64 };
+enum { RDK_K_BLOCK = 128, RDK_STEP_STAGES_MAX = 12 };
 #if defined(__CUDACC__)
 #define RDK_CONSTEXPR constexpr __host__ __device__
 #else

@@ -3,11 +3,10 @@
 //
 // Weight rows fill the 64-row side of the tensor core and all tokens stand in one n tile, so each weight byte crosses the chip
 // once. The (tile, k block) units lie in one line, tile by tile, and each of the device's multiprocessors takes one equal run of
-// them, two neighbours of them the two halves of a tile: every one streams the same number of bytes. A tile that spans blocks is added up by the block that holds its first k
+// them: every one streams the same number of bytes. A tile that spans blocks is added up by the block that holds its first k
 // block, in k order, from words that the others leave in `partials`; which block holds what follows from N, K and the number of
 // multiprocessors alone, so a row's bits never depend on its neighbours. One warp streams weights (also before the input of
-// the call is ready: they depend on nothing), one brings tokens, one their scales, 4 warps multiply for every 64 weight rows. From 64 tokens on the two
-// neighbours are a cluster and bring each other half of the tokens, whose way from the second-level cache is the limit there.
+// the call is ready: they depend on nothing), one brings tokens, one their scales, 4 warps multiply for every 64 weight rows.
 #include "kernels/common/sm90a_convert.cuh"
 #include "kernels/common/sm90a_wgmma.cuh"
 #include "kernels/gemm_fp8block/sm90a_args.h"
@@ -23,9 +22,7 @@ template <int TOKENS, int GROUPS> struct shape {
     static constexpr int residents = TOKENS <= 32 ? 2 : 1;
     static constexpr int turn_tokens = rdk_step_turn_tokens(TOKENS);
     static constexpr int full_arrivals = 2;           // weights and tokens
-    static constexpr int scale_loads = TOKENS / 4;    // of a warp for one batch: four tokens, eight k blocks each
     static constexpr int scale_ahead = TOKENS <= 16 ? 4 : TOKENS <= 64 ? 2 : 1; // batches in flight
-    static constexpr int peers = TOKENS >= RDK_STEP_PAIR_TOKENS ? 2 : 1;        // blocks that bring each other's tokens
 };
 
 template <int TOKENS, int GROUPS> struct ring {
@@ -35,11 +32,6 @@ template <int TOKENS, int GROUPS> struct ring {
     float turn[GROUPS][s::turn_tokens][RDK_STEP_TURN_PITCH];
     uint64_t full[s::stages], empty[s::stages], scale_full[RDK_STEP_SCALE_BATCHES], scale_empty[RDK_STEP_SCALE_BATCHES];
 };
-
-// Rows of a tile: two blocks take one half each.
-template <int TOKENS, int GROUPS> __device__ __forceinline__ int32_t half_row(int32_t tile, int32_t half) {
-    return (tile * 2 + half) * shape<TOKENS, GROUPS>::rows;
-}
 
 struct cursor { // where a role stands in the ring
     uint32_t slot, parity;
@@ -77,8 +69,8 @@ __device__ __noinline__ void copy_rows(unsigned char *tile, const unsigned char 
 }
 
 template <int TOKENS, int GROUPS>
-__device__ __forceinline__ void produce_weights(const rdk_gemm_step_args &args, ring<TOKENS, GROUPS> &r, int32_t half,
-                                                int32_t begin, int32_t end) {
+__device__ __forceinline__ void produce_weights(const rdk_gemm_step_args &args, ring<TOKENS, GROUPS> &r, int32_t begin,
+                                                int32_t end) {
     using s = shape<TOKENS, GROUPS>;
     cursor at = {0, 1};
     int32_t lane = threadIdx.x % 32, tile = begin / args.k_blocks, kb = begin % args.k_blocks;
@@ -86,10 +78,9 @@ __device__ __forceinline__ void produce_weights(const rdk_gemm_step_args &args, 
     for (int32_t unit = begin; unit < end; unit++) {
         if (unit == begin + s::stages && args.use_maps && lane == 0) // the ring is full and the tokens may be far
             for (int32_t ahead = 0; ahead < PREFETCH_UNITS && unit + ahead < end; ahead++)
-                prefetch_box(args.w_map, (unit + ahead) % args.k_blocks * K_BLOCK,
-                             half_row<TOKENS, GROUPS>((unit + ahead) / args.k_blocks, half));
+                prefetch_box(args.w_map, (unit + ahead) % args.k_blocks * K_BLOCK, (unit + ahead) / args.k_blocks * s::rows);
         unsigned char *to = r.tiles[at.slot];
-        int32_t row = half_row<TOKENS, GROUPS>(tile, half);
+        int32_t row = tile * s::rows;
         if (args.use_maps) {
             if (lane == 0) {
                 barrier_wait(&r.empty[at.slot], at.parity);
@@ -108,8 +99,8 @@ __device__ __forceinline__ void produce_weights(const rdk_gemm_step_args &args, 
 }
 
 template <int TOKENS, int GROUPS>
-__device__ __forceinline__ void produce_tokens(const rdk_gemm_step_args &args, ring<TOKENS, GROUPS> &r, int32_t half,
-                                               int32_t begin, int32_t end) {
+__device__ __forceinline__ void produce_tokens(const rdk_gemm_step_args &args, ring<TOKENS, GROUPS> &r, int32_t begin,
+                                               int32_t end) {
     using s = shape<TOKENS, GROUPS>;
     cursor at = {0, 1};
     int32_t lane = threadIdx.x % 32, kb = begin % args.k_blocks;
@@ -120,11 +111,7 @@ __device__ __forceinline__ void produce_tokens(const rdk_gemm_step_args &args, r
         if (args.use_maps) {
             if (lane == 0) {
                 barrier_expect(&r.full[at.slot], s::token_bytes);
-                if (s::peers == 2) // half of the tokens, for both blocks
-                    copy_box_to_pair(to + half * s::token_bytes / 2, args.a_map, &r.full[at.slot], kb * K_BLOCK,
-                                     half * TOKENS / 2);
-                else
-                    copy_box(to, args.a_map, &r.full[at.slot], kb * K_BLOCK, 0);
+                copy_box(to, args.a_map, &r.full[at.slot], kb * K_BLOCK, 0);
             }
         } else {
             copy_rows(to, args.a + kb * K_BLOCK, args.a_stride, TOKENS, args.m, args.k - kb * K_BLOCK);
@@ -135,17 +122,28 @@ __device__ __forceinline__ void produce_tokens(const rdk_gemm_step_args &args, r
     }
 }
 
-// Scales of the tokens come eight k blocks at a time: their 32 bytes of a token are one sector of the second-level cache, and all
+// Scales come eight k blocks at a time: a token's 32 bytes of them are one sector of the second-level cache, and all
 // multiprocessors ask the same few lines for them. Batches lie at fixed places of the line of units.
-template <int TOKENS, int GROUPS>
-__device__ __forceinline__ void fetch_scales(const rdk_gemm_step_args &args, int32_t batch, int32_t begin, int32_t end,
-                                             float (&value)[shape<TOKENS, GROUPS>::scale_loads]) {
-    int32_t unit = batch * RDK_STEP_SCALE_UNITS + threadIdx.x % 8, token = threadIdx.x % 32 / 8;
-    const float *from = args.a_scale + unit % args.k_blocks * args.a_scale_stride_k;
-    bool valid = unit >= begin && unit < end;
+template <int TOKENS> struct scale_batch {
+    float tokens[TOKENS / 4], weight;
+    __device__ __forceinline__ void fetch(const rdk_gemm_step_args &args, int32_t rows, int32_t batch, int32_t begin,
+                                          int32_t end) {
+        int32_t unit = batch * RDK_STEP_SCALE_UNITS + threadIdx.x % 8, token = threadIdx.x % 32 / 8;
+        int32_t tile = unit / args.k_blocks, kb = unit - tile * args.k_blocks;
+        const float *from = args.a_scale + kb * args.a_scale_stride_k;
+        bool valid = unit >= begin && unit < end;
 #pragma unroll
-    for (int i = 0; i < shape<TOKENS, GROUPS>::scale_loads; i++)
-        value[i] = valid && token + 4 * i < args.m ? load_fresh(from + (token + 4 * i) * args.a_scale_stride_m) : 0.0f;
+        for (int i = 0; i < TOKENS / 4; i++)
+            tokens[i] = valid && token + 4 * i < args.m ? load_fresh(from + (token + 4 * i) * args.a_scale_stride_m) : 0.0f;
+        weight = valid ? load_scale(args.w_scale, tile * rows / K_BLOCK * args.w_scale_stride_n + kb * args.w_scale_stride_k,
+                                    args.w_scale_e8m0 != 0)
+                       : 0.0f;
+    }
+};
+
+// Where a token's scale stands in a row of them: what one lane of the product wants lies together.
+template <int TOKENS> __device__ __forceinline__ int scale_place(int token) {
+    return TOKENS == 8 ? token : token / 16 * 16 + token % 8 / 2 * 4 + token / 8 % 2 * 2 + token % 2;
 }
 
 template <int TOKENS, int GROUPS>
@@ -153,23 +151,24 @@ __device__ __forceinline__ void produce_scales(const rdk_gemm_step_args &args, r
                                                int32_t end) {
     using s = shape<TOKENS, GROUPS>;
     cursor at = {0, 1};
-    float value[s::scale_ahead][s::scale_loads];
+    scale_batch<TOKENS> batch[s::scale_ahead];
     wait_dependencies();
     if (begin == end) return;
     int32_t first = begin / RDK_STEP_SCALE_UNITS, last = (end - 1) / RDK_STEP_SCALE_UNITS;
 #pragma unroll
-    for (int d = 0; d < s::scale_ahead; d++) fetch_scales<TOKENS, GROUPS>(args, first + d, begin, end, value[d]);
+    for (int d = 0; d < s::scale_ahead; d++) batch[d].fetch(args, s::rows, first + d, begin, end);
     for (; first <= last; first += s::scale_ahead)
 #pragma unroll
         for (int d = 0; d < s::scale_ahead; d++) {
             if (first + d > last) return;
             barrier_wait(&r.scale_empty[at.slot], at.parity);
 #pragma unroll
-            for (int i = 0; i < s::scale_loads; i++)
-                r.scales[at.slot][threadIdx.x % 8][threadIdx.x % 32 / 8 + 4 * i] = value[d][i];
+            for (int i = 0; i < TOKENS / 4; i++)
+                r.scales[at.slot][threadIdx.x % 8][scale_place<TOKENS>(threadIdx.x % 32 / 8 + 4 * i)] =
+                    batch[d].tokens[i] * batch[d].weight;
             __syncwarp();
             if (threadIdx.x % 32 == 0) barrier_arrive(&r.scale_full[at.slot]);
-            fetch_scales<TOKENS, GROUPS>(args, first + d + s::scale_ahead, begin, end, value[d]);
+            batch[d].fetch(args, s::rows, first + d + s::scale_ahead, begin, end);
             at.advance<RDK_STEP_SCALE_BATCHES>();
         }
 }
@@ -183,8 +182,8 @@ template <int TOKENS, int GROUPS>
 __device__ __forceinline__ void issue_block(ring<TOKENS, GROUPS> &r, cursor &at, int group, float (&acc)[TOKENS / 2]) {
     using s = shape<TOKENS, GROUPS>;
     barrier_wait(&r.full[at.slot], at.parity);
-    uint64_t weights = wgmma_descriptor(r.tiles[at.slot] + group * GROUP_BYTES);
-    uint64_t tokens = wgmma_descriptor(r.tiles[at.slot] + s::weight_bytes);
+    uint32_t weights = wgmma_descriptor(r.tiles[at.slot] + group * GROUP_BYTES);
+    uint32_t tokens = wgmma_descriptor(r.tiles[at.slot] + s::weight_bytes);
     wgmma_pin(acc);
     wgmma_fence();
 #pragma unroll
@@ -196,40 +195,43 @@ __device__ __forceinline__ void issue_block(ring<TOKENS, GROUPS> &r, cursor &at,
 
 struct reader { // what a warp of a multiplying group has taken in
     cursor stage, batch;
-    int32_t unit, begin, end, peer;
+    uint32_t unit, begin, end;
 };
 
 // As * Ws of the tokens whose columns this lane holds.
 template <int TOKENS, int GROUPS>
-__device__ __forceinline__ void take_scales(ring<TOKENS, GROUPS> &r, const reader &at, float w_scale,
-                                            float (&scale)[TOKENS / 4]) {
-    int32_t in_batch = at.unit % RDK_STEP_SCALE_UNITS;
+__device__ __forceinline__ void take_scales(ring<TOKENS, GROUPS> &r, const reader &at, float (&scale)[TOKENS / 4]) {
+    uint32_t in_batch = at.unit % RDK_STEP_SCALE_UNITS;
     if (in_batch == 0 || at.unit == at.begin) barrier_wait(&r.scale_full[at.batch.slot], at.batch.parity);
+    const float *from = &r.scales[at.batch.slot][in_batch][threadIdx.x % 4 * (TOKENS == 8 ? 2 : 4)];
+    if constexpr (TOKENS == 8) {
+        float2 pair = *reinterpret_cast<const float2 *>(from);
+        scale[0] = pair.x, scale[1] = pair.y;
+    } else {
 #pragma unroll
-    for (int j = 0; j < TOKENS / 8; j++) {
-        float2 pair = *reinterpret_cast<const float2 *>(&r.scales[at.batch.slot][in_batch][j * 8 + threadIdx.x % 4 * 2]);
-        scale[j * 2] = pair.x * w_scale;
-        scale[j * 2 + 1] = pair.y * w_scale;
+        for (int j = 0; j < TOKENS / 16; j++) {
+            float4 four = *reinterpret_cast<const float4 *>(from + j * 16);
+            scale[j * 4] = four.x, scale[j * 4 + 1] = four.y, scale[j * 4 + 2] = four.z, scale[j * 4 + 3] = four.w;
+        }
     }
 }
 
 // sum = fma(block sum, As * Ws, sum), then the stage is free. LEFT younger blocks stay in flight.
 template <int LEFT, int TOKENS, int GROUPS>
-__device__ __forceinline__ void promote_block(ring<TOKENS, GROUPS> &r, reader &at, float w_scale, float (&acc)[TOKENS / 2],
+__device__ __forceinline__ void promote_block(ring<TOKENS, GROUPS> &r, reader &at, float (&acc)[TOKENS / 2],
                                               float (&sum)[TOKENS / 2]) {
     using s = shape<TOKENS, GROUPS>;
     float scale[TOKENS / 4];
-    if (TOKENS <= 64) take_scales(r, at, w_scale, scale); // while the product is under way; 128 tokens lack the registers
+    if (TOKENS <= 64) take_scales(r, at, scale); // while the product is under way; 128 tokens lack the registers
     wgmma_wait<LEFT>();
     wgmma_pin(acc);
-    if (TOKENS > 64) take_scales(r, at, w_scale, scale);
+    if (TOKENS > 64) take_scales(r, at, scale);
 #pragma unroll
     for (int i = 0; i < TOKENS / 2; i++) sum[i] = fmaf(acc[i], scale[i / 4 * 2 + i % 2], sum[i]);
     __syncwarp();
     bool batch_done = at.unit % RDK_STEP_SCALE_UNITS == RDK_STEP_SCALE_UNITS - 1 || at.unit == at.end - 1;
     if (threadIdx.x % 32 == 0) {
         barrier_arrive(&r.empty[at.stage.slot]);
-        if (s::peers == 2) barrier_arrive_peer(&r.empty[at.stage.slot], at.peer);
         if (batch_done) barrier_arrive(&r.scale_empty[at.batch.slot]);
     }
     at.stage.advance<s::stages>();
@@ -237,42 +239,16 @@ __device__ __forceinline__ void promote_block(ring<TOKENS, GROUPS> &r, reader &a
     at.unit++;
 }
 
-// Scales of the weight, one k block a lane, 32 blocks at a time.
-struct scale_run {
-    const void *from;
-    int64_t stride;
-    int32_t left;
-    bool e8m0;
-    float now, next;
-    __device__ __forceinline__ float fetch(int32_t first) {
-        int32_t at = first + threadIdx.x % 32;
-        return at < left ? load_scale(from, at * stride, e8m0) : 0.0f;
-    }
-    __device__ __forceinline__ scale_run(const rdk_gemm_step_args &args, int32_t row, int32_t kb, int32_t count)
-        : stride(args.w_scale_stride_k), left(count), e8m0(args.w_scale_e8m0 != 0) {
-        int64_t at = row / K_BLOCK * args.w_scale_stride_n + kb * args.w_scale_stride_k;
-        from = static_cast<const char *>(args.w_scale) + at * (e8m0 ? 1 : 4);
-        next = fetch(0);
-    }
-    __device__ __forceinline__ float take(int32_t index) {
-        if (index % 32 == 0) {
-            now = next;
-            next = fetch(index + 32);
-        }
-        return __shfl_sync(0xffffffffu, now, index % 32);
-    }
-};
-
 template <int TOKENS, int GROUPS>
 __device__ __forceinline__ void multiply_segment(ring<TOKENS, GROUPS> &r, cursor &head, reader &tail, int group,
-                                                 scale_run &scales, int32_t count, float (&sum)[TOKENS / 2]) {
+                                                 int32_t count, float (&sum)[TOKENS / 2]) {
 #pragma unroll
     for (int i = 0; i < TOKENS / 2; i++) sum[i] = 0.0f;
     float even[TOKENS / 2];
     if constexpr (GROUPS == 2 && (TOKENS == 32 || TOKENS == 128)) { // registers for one; the other group fills the gap
         for (int32_t i = 0; i < count; i++) {
             issue_block(r, head, group, even);
-            promote_block<0>(r, tail, scales.take(i), even, sum);
+            promote_block<0>(r, tail, even, sum);
         }
     } else { // two blocks in flight
         float odd[TOKENS / 2];
@@ -280,16 +256,16 @@ __device__ __forceinline__ void multiply_segment(ring<TOKENS, GROUPS> &r, cursor
         int32_t i = 0;
         for (; i + 2 < count; i += 2) {
             issue_block(r, head, group, odd);
-            promote_block<1>(r, tail, scales.take(i), even, sum);
+            promote_block<1>(r, tail, even, sum);
             issue_block(r, head, group, even);
-            promote_block<1>(r, tail, scales.take(i + 1), odd, sum);
+            promote_block<1>(r, tail, odd, sum);
         }
         if (i + 1 < count) {
             issue_block(r, head, group, odd);
-            promote_block<1>(r, tail, scales.take(i), even, sum);
-            promote_block<0>(r, tail, scales.take(i + 1), odd, sum);
+            promote_block<1>(r, tail, even, sum);
+            promote_block<0>(r, tail, odd, sum);
         } else {
-            promote_block<0>(r, tail, scales.take(i), even, sum);
+            promote_block<0>(r, tail, even, sum);
         }
     }
 }
@@ -301,8 +277,8 @@ __device__ __forceinline__ uint32_t word_of(float v) {
 }
 
 template <int TOKENS, int GROUPS>
-__device__ __forceinline__ uint4 *partial_words(const rdk_gemm_step_args &args, int32_t range, int32_t half, int group) {
-    return static_cast<uint4 *>(args.partials) + (int64_t)((range * 2 + half) * GROUPS + group) * (TOKENS / 8) * 128 + threadIdx.x % 128;
+__device__ __forceinline__ uint4 *partial_words(const rdk_gemm_step_args &args, int32_t range, int group) {
+    return static_cast<uint4 *>(args.partials) + (int64_t)(range * GROUPS + group) * (TOKENS / 8) * 128 + threadIdx.x % 128;
 }
 
 template <int TOKENS, int GROUPS>
@@ -403,26 +379,25 @@ __device__ __forceinline__ void store_tile(const rdk_gemm_step_args &args, ring<
 }
 
 template <int TOKENS, int GROUPS>
-__device__ __forceinline__ void multiply(const rdk_gemm_step_args &args, ring<TOKENS, GROUPS> &r, int32_t range, int32_t half,
-                                         int32_t begin, int32_t end) {
+__device__ __forceinline__ void multiply(const rdk_gemm_step_args &args, ring<TOKENS, GROUPS> &r, int32_t range, int32_t begin,
+                                         int32_t end) {
     int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); // the same in all lanes, and the compiler sees it
     cursor head = {0, 0};
-    reader tail = {{0, 0}, {0, 0}, begin, begin, end, 1 - half};
+    reader tail = {{0, 0}, {0, 0}, (uint32_t)begin, (uint32_t)begin, (uint32_t)end};
     for (int32_t unit = begin; unit < end;) {
         int32_t tile = unit / args.k_blocks, kb = unit - tile * args.k_blocks, tile_end = (tile + 1) * args.k_blocks;
-        int32_t count = min(end, tile_end) - unit, row = half_row<TOKENS, GROUPS>(tile, half) + group * GROUP_ROWS;
+        int32_t count = min(end, tile_end) - unit, row = (tile * GROUPS + group) * GROUP_ROWS;
         float sum[TOKENS / 2];
-        scale_run scales(args, min(row, args.n - 1), kb, count);
-        multiply_segment<TOKENS, GROUPS>(r, head, tail, group, scales, count, sum);
+        multiply_segment<TOKENS, GROUPS>(r, head, tail, group, count, sum);
         unit += count;
         if (kb) {
-            leave_partials<TOKENS, GROUPS>(partial_words<TOKENS, GROUPS>(args, range, half, group), sum);
+            leave_partials<TOKENS, GROUPS>(partial_words<TOKENS, GROUPS>(args, range, group), sum);
             continue;
         }
         for (int32_t other = range + 1; range_begin(args, other) < tile_end; other += 2)
-            add_partials<TOKENS>(partial_words<TOKENS, GROUPS>(args, other, half, group),
+            add_partials<TOKENS>(partial_words<TOKENS, GROUPS>(args, other, group),
                                  range_begin(args, other + 1) < tile_end
-                                     ? partial_words<TOKENS, GROUPS>(args, other + 1, half, group) : nullptr,
+                                     ? partial_words<TOKENS, GROUPS>(args, other + 1, group) : nullptr,
                                  sum);
         store_tile<TOKENS, GROUPS>(args, r, group, row, sum);
     }
@@ -439,7 +414,7 @@ template <int TOKENS, int GROUPS> __device__ __forceinline__ void step_block(con
         prefetch_map(args.a_map);
         for (int i = 0; i < s::stages; i++) {
             barrier_init(&r.full[i], s::full_arrivals);
-            barrier_init(&r.empty[i], GROUPS * 4 * s::peers);
+            barrier_init(&r.empty[i], GROUPS * 4);
         }
         for (int i = 0; i < RDK_STEP_SCALE_BATCHES; i++) {
             barrier_init(&r.scale_full[i], 1);
@@ -447,40 +422,32 @@ template <int TOKENS, int GROUPS> __device__ __forceinline__ void step_block(con
         }
         barrier_init_fence();
     }
-    if (s::peers == 2) cluster_sync();
-    else __syncthreads();
+    __syncthreads();
     // Lower blocks start first and take the later ranges: who waits for partials waits for blocks that run already.
-    int32_t range = args.ranges - 1 - (int32_t)blockIdx.x / 2, half = (int32_t)blockIdx.x % 2;
-    int32_t begin = range_begin(args, range), end = range_begin(args, range + 1);
+    int32_t range = args.ranges - 1 - (int32_t)blockIdx.x, begin = range_begin(args, range), end = range_begin(args, range + 1);
     int32_t warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
     if (warp == GROUPS * 4)
-        produce_weights<TOKENS, GROUPS>(args, r, half, begin, end);
+        produce_weights<TOKENS, GROUPS>(args, r, begin, end);
     else if (warp == GROUPS * 4 + 1)
-        produce_tokens<TOKENS, GROUPS>(args, r, half, begin, end);
+        produce_tokens<TOKENS, GROUPS>(args, r, begin, end);
     else if (warp == GROUPS * 4 + 2)
         produce_scales<TOKENS, GROUPS>(args, r, begin, end);
     else
-        multiply<TOKENS, GROUPS>(args, r, range, half, begin, end);
-    if (s::peers == 2) { // the other block may still write here
-        __syncwarp();
-        cluster_sync();
-    }
+        multiply<TOKENS, GROUPS>(args, r, range, begin, end);
 }
 
-#define ALONE
-#define PAIRED __cluster_dims__(2, 1, 1)
-#define STEP_KERNEL(tokens_, groups_, rows_, cluster_)                                                                             \
-    extern "C" __global__ void cluster_ __launch_bounds__(shape<tokens_, groups_>::threads, shape<tokens_, groups_>::residents)  \
+#define STEP_KERNEL(tokens_, groups_, rows_)                                                                             \
+    extern "C" __global__ void __launch_bounds__(shape<tokens_, groups_>::threads, shape<tokens_, groups_>::residents)  \
         rdk_gemm_fp8block_step_sm90a_t##tokens_##_r##rows_(const __grid_constant__ rdk_gemm_step_args args) {           \
         step_block<tokens_, groups_>(args);                                                                              \
     }
-STEP_KERNEL(8, 1, 64, ALONE)
-STEP_KERNEL(16, 1, 64, ALONE)
-STEP_KERNEL(32, 1, 64, ALONE)
-STEP_KERNEL(64, 1, 64, PAIRED)
-STEP_KERNEL(128, 1, 64, PAIRED)
-STEP_KERNEL(8, 2, 128, ALONE)
-STEP_KERNEL(16, 2, 128, ALONE)
-STEP_KERNEL(32, 2, 128, ALONE)
-STEP_KERNEL(64, 2, 128, PAIRED)
-STEP_KERNEL(128, 2, 128, PAIRED)
+STEP_KERNEL(8, 1, 64)
+STEP_KERNEL(16, 1, 64)
+STEP_KERNEL(32, 1, 64)
+STEP_KERNEL(64, 1, 64)
+STEP_KERNEL(128, 1, 64)
+STEP_KERNEL(8, 2, 128)
+STEP_KERNEL(16, 2, 128)
+STEP_KERNEL(32, 2, 128)
+STEP_KERNEL(64, 2, 128)
+STEP_KERNEL(128, 2, 128)

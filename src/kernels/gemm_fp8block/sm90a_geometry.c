@@ -6,9 +6,9 @@
 
 #include <stddef.h>
 
-// Weight rows of half a tile, which one block takes. Small weights take 64, so that a tile spans two or three blocks instead of
+// Weight rows of a tile. Small weights take 64, so that a tile spans two or three blocks instead of
 // four or five; a function of N and the device alone, as all of this row's split of K.
-static int32_t step_half_rows(int64_t n, int32_t units) {
+static int32_t step_tile_rows(int64_t n, int32_t units) {
     return rdi_ceil_div(n, 128) < units * 2 / 3 ? 64 : 128;
 }
 
@@ -18,7 +18,7 @@ static int32_t step_tokens(int64_t m) {
 
 size_t rdi_gemm_step_sm90a_ws(const void *args, int32_t units) {
     const rdi_gemm_args *a = args;
-    return (size_t)units * (size_t)step_half_rows(a->n, units) * (size_t)step_tokens(a->m) * sizeof(float);
+    return (size_t)units * (size_t)step_tile_rows(a->n, units) * (size_t)step_tokens(a->m) * sizeof(float);
 }
 
 // The copy engine wants 16-byte rows; a single row may have any stride.
@@ -56,9 +56,9 @@ static const char *step_kernel(int32_t tokens, int32_t rows) {
 
 int32_t rdi_gemm_step_sm90a_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
     const rdi_gemm_args *a = args;
-    int32_t rows = step_half_rows(a->n, device->compute_units), tokens = step_tokens(a->m);
-    int64_t k_blocks = rdi_ceil_div(a->k, RDK_K_BLOCK), units = rdi_ceil_div(a->n, 2 * rows) * k_blocks;
-    int32_t ranges = device->compute_units / 2, box = tokens >= RDK_STEP_PAIR_TOKENS ? tokens / 2 : tokens;
+    int32_t rows = step_tile_rows(a->n, device->compute_units), tokens = step_tokens(a->m);
+    int64_t k_blocks = rdi_ceil_div(a->k, RDK_K_BLOCK), units = rdi_ceil_div(a->n, rows) * k_blocks;
+    int32_t ranges = device->compute_units;
     rdk_gemm_step_args kernel = {
         .a = RDK_ADDR(a->a),
         .w = RDK_ADDR(a->w),
@@ -86,14 +86,14 @@ int32_t rdi_gemm_step_sm90a_geometry(const void *args, void *ws, const rd_device
         .bias_type = rdk_type_code(a->bias_dtype),
         .c_type = rdk_type_code(a->c_dtype),
     };
-    rdi_launch_fill(out, step_kernel(tokens, rows), (const uint32_t[3]){(uint32_t)ranges * 2, 1, 1},
+    rdi_launch_fill(out, step_kernel(tokens, rows), (const uint32_t[3]){(uint32_t)ranges, 1, 1},
                     (uint32_t)(rows / 64 * 128 + 96), &kernel, sizeof kernel);
     out->shared_bytes = (uint32_t)rdk_step_shared_bytes(tokens, rows);
     out->dependent = true;
     if (kernel.use_maps) {
         out->map_count = 2;
         out->map[0] = byte_map(offsetof(rdk_gemm_step_args, w_map), a->w, a->n, a->k, a->w_stride, rows);
-        out->map[1] = byte_map(offsetof(rdk_gemm_step_args, a_map), a->a, a->m, a->k, a->a_stride, box);
+        out->map[1] = byte_map(offsetof(rdk_gemm_step_args, a_map), a->a, a->m, a->k, a->a_stride, tokens);
     }
     return 1;
 }

@@ -45,17 +45,18 @@ extern "C" __global__ void __launch_bounds__(RDK_QUANT_THREADS)
     quantise(args, row, at, count, e);
 }
 
-template <int TURNS> __device__ __forceinline__ void norm_and_quantise(const rdk_quant_sm90a_args &args) {
+template <int TURNS, bool VECTOR> __device__ __forceinline__ void norm_and_quantise(const rdk_quant_sm90a_args &args) {
     launch_dependents();
     const norm_rows rows = {args.x, args.norm_weight, args.residual,      args.x_stride,  args.residual_stride, args.m,
                             args.k, args.x_type,      args.residual_type, args.norm_type, args.eps,             args.weight_offset};
-    normalise<TURNS>(rows, [&](int32_t row, int32_t at, int32_t count, const eight &e) { quantise(args, row, at, count, e); });
+    normalise<TURNS, VECTOR>(rows, [&](int32_t row, int32_t at, int32_t count, const eight &e) { quantise(args, row, at, count, e); });
 }
 
-#define NORM_KERNEL(turns_)                                                                                                \
-    extern "C" __global__ void __launch_bounds__(1024)                                                                     \
-        rdk_quant_fp8_norm_sm90a_x##turns_(const __grid_constant__ rdk_quant_sm90a_args args) {                           \
-        norm_and_quantise<turns_>(args);                                                                                   \
+#define NORM_KERNEL(name_, turns_, vector_)                                                                                \
+    extern "C" __global__ void __launch_bounds__(1024) name_(const __grid_constant__ rdk_quant_sm90a_args args) {           \
+        norm_and_quantise<turns_, vector_>(args);                                                                                  \
     }
-NORM_KERNEL(1)
-NORM_KERNEL(2)
+NORM_KERNEL(rdk_quant_fp8_norm_sm90a_x1, 1, false)
+NORM_KERNEL(rdk_quant_fp8_norm_sm90a_x2, 2, false)
+NORM_KERNEL(rdk_quant_fp8_norm_sm90a_vector_x1, 1, true)
+NORM_KERNEL(rdk_quant_fp8_norm_sm90a_vector_x2, 2, true)
