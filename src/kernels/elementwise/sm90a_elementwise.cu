@@ -12,14 +12,14 @@ template <int TURNS, bool VECTOR> __device__ __forceinline__ void rmsnorm(const 
         store_eight(args.y, row * args.y_stride + at, count, args.y_type, e);
     });
 }
-#define NORM_KERNEL(name_, turns_, vector_)                                                                                \
-    extern "C" __global__ void __launch_bounds__(1024) name_(const __grid_constant__ rdk_rmsnorm_sm90a_args args) {           \
+#define NORM_KERNEL(name_, turns_, vector_, blocks_)                                                                              \
+    extern "C" __global__ void __launch_bounds__(1024, blocks_) name_(const __grid_constant__ rdk_rmsnorm_sm90a_args args) {           \
         rmsnorm<turns_, vector_>(args);                                                                                  \
     }
-NORM_KERNEL(rdk_rmsnorm_sm90a_x1, 1, false)
-NORM_KERNEL(rdk_rmsnorm_sm90a_x2, 2, false)
-NORM_KERNEL(rdk_rmsnorm_sm90a_vector_x1, 1, true)
-NORM_KERNEL(rdk_rmsnorm_sm90a_vector_x2, 2, true)
+NORM_KERNEL(rdk_rmsnorm_sm90a_x1, 1, false, 1)
+NORM_KERNEL(rdk_rmsnorm_sm90a_x2, 2, false, 1)
+NORM_KERNEL(rdk_rmsnorm_sm90a_vector_x1, 1, true, 2)
+NORM_KERNEL(rdk_rmsnorm_sm90a_vector_x2, 2, true, 1)
 
 // ---- act_mul: eight elements a thread, grid (columns, rows) ----------------------------------------------------------------
 // g / (1 + exp(-2z)) is g/2 (1 + tanh z) without its cancellation; z = sqrt(2/pi) (g + 0.044715 g^3), arXiv 1606.08415.
@@ -78,9 +78,13 @@ extern "C" __global__ void __launch_bounds__(RDK_ROW_THREADS)
     int32_t head = (int32_t)(at % heads);
     wait_dependencies();
     if (token >= args.tokens) return;
-    head_view view = {args.q, args.q_norm, token * args.q_stride_token + head * args.q_stride_head, args.q_type};
-    if (head >= args.q_heads)
-        view = {args.k, args.k_norm, token * args.k_stride_token + (head - args.q_heads) * args.k_stride_head, args.k_type};
+    // nvcc 13.0 loads args.q on both sides of a conditional between two struct initialisers here; integers it chooses right.
+    bool of_k = head >= args.q_heads;
+    int64_t q_at = token * args.q_stride_token + head * args.q_stride_head;
+    int64_t k_at = token * args.k_stride_token + (head - args.q_heads) * args.k_stride_head;
+    uint64_t q = (uint64_t)args.q, k = (uint64_t)args.k, q_norm = (uint64_t)args.q_norm, k_norm = (uint64_t)args.k_norm;
+    const head_view view = {reinterpret_cast<void *>(of_k ? k : q), reinterpret_cast<const void *>(of_k ? k_norm : q_norm),
+                            of_k ? k_at : q_at, of_k ? args.k_type : args.q_type};
     float inverse = head_inverse(args, view);
     double position = (double)__ldcg(args.positions + token);
     for (int32_t i = lane; i < half; i += 32) {

@@ -52,11 +52,11 @@ template <int TURNS, bool VECTOR> __device__ __forceinline__ void norm_and_quant
     normalise<TURNS, VECTOR>(rows, [&](int32_t row, int32_t at, int32_t count, const eight &e) { quantise(args, row, at, count, e); });
 }
 
-#define NORM_KERNEL(name_, turns_, vector_)                                                                                \
-    extern "C" __global__ void __launch_bounds__(1024) name_(const __grid_constant__ rdk_quant_sm90a_args args) {           \
+#define NORM_KERNEL(name_, turns_, vector_, blocks_)                                                                              \
+    extern "C" __global__ void __launch_bounds__(1024, blocks_) name_(const __grid_constant__ rdk_quant_sm90a_args args) {           \
         norm_and_quantise<turns_, vector_>(args);                                                                                  \
     }
-NORM_KERNEL(rdk_quant_fp8_norm_sm90a_x1, 1, false)
-NORM_KERNEL(rdk_quant_fp8_norm_sm90a_x2, 2, false)
-NORM_KERNEL(rdk_quant_fp8_norm_sm90a_vector_x1, 1, true)
-NORM_KERNEL(rdk_quant_fp8_norm_sm90a_vector_x2, 2, true)
+NORM_KERNEL(rdk_quant_fp8_norm_sm90a_x1, 1, false, 1)
+NORM_KERNEL(rdk_quant_fp8_norm_sm90a_x2, 2, false, 1)
+NORM_KERNEL(rdk_quant_fp8_norm_sm90a_vector_x1, 1, true, 2)
+NORM_KERNEL(rdk_quant_fp8_norm_sm90a_vector_x2, 2, true, 1)
