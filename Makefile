@@ -6,7 +6,9 @@ MODEL  = models/SmolLM2-135M-Instruct.Q4_1.gguf
 FP8    = models/SmolLM2-135M-Instruct-FP8
 PREFIX ?= /usr/local
 
-.PHONY: all build demo test test-full test-asan test-tsan test-fuzz bench check format fuzz install clean help
+WHEELS ?= build-wheel/dist
+
+.PHONY: all build demo wheel test test-full test-asan test-tsan test-fuzz bench check format fuzz install clean help
 
 all: build ## build libradiance, libradiance_run and build/radiance
 
@@ -36,9 +38,17 @@ test-asan test-tsan: test-%: ## ctest under ASan+UBSan, or the threaded tests un
 	@tools/bootstrap.sh build test
 	@tools/run_tests.sh $(JOBS) $*
 
-test-fuzz: ## every fuzz target for 10 s from its kept corpus
+test-wheel: ## the wheel of the vLLM plugin into build-wheel/dist, checked in a fresh virtual environment
+	@tools/bootstrap.sh build wheel
+	@tools/make_wheel.sh $(WHEELS)
+
+fuzz: ## every fuzz target for 10 s from its kept corpus
 	@tools/bootstrap.sh build test
 	@tools/run_tests.sh $(JOBS) fuzz
+
+wheel: ## the wheel of the vLLM plugin into build-wheel/dist, checked in a fresh virtual environment
+	@tools/bootstrap.sh build wheel
+	@tools/make_wheel.sh $(WHEELS)
 
 fuzz: ## every fuzz target for FUZZ_SECONDS (600) each
 	@tools/bootstrap.sh build test
@@ -59,7 +69,7 @@ install: build ## headers, libraries, pkg-config and CMake files under PREFIX (/
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
 clean: ## remove the build folders
-	rm -rf build build-asan build-tsan build-fuzz build-configure.log
+	rm -rf build build-asan build-tsan build-fuzz build-wheel build-configure.log
 
 help: ## this list
 	@grep -hE '^[a-z -]+:.*## ' Makefile | sed -E 's/^([a-z -]+):.*## /\1\t/' | awk -F'\t' '{printf "  make %-22s %s\n", $$1, $$2}'

@@ -283,7 +283,7 @@ static bool row_runs_here(const rdi_row *row) {
         isa |= RDI_ISA_AVX512;
     if (__builtin_cpu_supports("avx512vbmi")) isa |= RDI_ISA_AVX512VBMI;
 #endif
-    return !(row->isa & ~isa);
+    return row->backend == RDI_BACKEND_CPU && !(row->isa & ~isa);
 }
 
 static void bench_shape_rows(const bench_shape *s, const bench_options *options, rdi_par *par) {

@@ -80,7 +80,7 @@ typedef struct rd_tensor {
     void *data;
     rd_dtype dtype;
     int32_t rank;
-    int32_t device;   // 0 = host memory; a backend's own numbering otherwise
+    int32_t device;   // 0 = host memory; 1 + N = memory of the card gpu:N (1 for sim:gfx1201)
     int32_t reserved; // zero
     int64_t shape[RD_MAX_RANK];
     int64_t stride[RD_MAX_RANK];
@@ -113,8 +113,9 @@ typedef struct rd_device_info {
         read_gbs; // read bandwidth, GB/s (1e9): measured on a host, the source's figure on a fixture; 0 unknown
 } rd_device_info;
 
-// name: "cpu" (probe this machine), "cpu:avx2" / "cpu:ref" (this machine, ISA capped), or a fixture name
-// (rd_device_fixture_at). RD_E_NO_DEVICE names the known ones.
+// name: "cpu" (probe this machine), "cpu:avx2" / "cpu:ref" (this machine, ISA capped), "gpu:N" (card N of all vendors),
+// "sim:gfx1201" (a simulated R9700: gfx1201 machine code on the CPU), or a fixture name (rd_device_fixture_at).
+// RD_E_NO_DEVICE names the known ones, or says in words why there is no card.
 RD_API rd_status rd_device_open(const char *name, rd_device **out);
 RD_API void rd_device_close(rd_device *device);
 RD_API rd_status rd_device_get_info(const rd_device *device, rd_device_info *info);
@@ -123,6 +124,9 @@ RD_API void rd_device_set_log(rd_device *device, rd_log_fn log, void *log_state)
 // Measures (or reads from the cache file) the read bandwidth with `threads` threads; use_cache = 0 measures anew.
 RD_API rd_status rd_device_measure(rd_device *device, int32_t threads, int32_t use_cache, double *read_gbs);
 RD_API const char *rd_device_fixture_at(int32_t index); // NULL past the end
+// How many cards "gpu:N" can name. text: a line for each vendor whose cards cannot be used, with the reason. *bytes in:
+// capacity of text, out: length needed with the final NUL; both may be NULL.
+RD_API int32_t rd_device_cards(char *text, size_t *bytes);
 
 // ---- context --------------------------------------------------------------------------------------------------
 typedef struct rd_ctx rd_ctx;
@@ -143,6 +147,40 @@ RD_API rd_status rd_ctx_create(const rd_ctx_options *options, rd_ctx **out); // 
 RD_API void rd_ctx_free(rd_ctx *ctx);
 RD_API const rd_device *rd_ctx_device(const rd_ctx *ctx);
 RD_API int32_t rd_ctx_threads(const rd_ctx *ctx);
+
+// ---- memory, streams and graphs of a context's device ----------------------------------------------------------------
+// On the CPU: host memory, calls at once, streams NULL, no graphs (RD_E_UNSUPPORTED). On a card: its memory, calls in
+// stream order; a stream of NULL is the vendor's default stream. A failing call names the vendor's call and reason.
+typedef void *rd_stream; // the caller's own (hipStream_t, CUstream) or one made here
+RD_API int32_t rd_ctx_device_number(const rd_ctx *ctx);                  // for rd_tensor.device: 0 on the CPU
+RD_API rd_status rd_memory_alloc(rd_ctx *ctx, size_t bytes, void **out); // 64-byte aligned at least
+RD_API rd_status rd_memory_free(rd_ctx *ctx, void *pointer);             // NULL is nothing
+// Host memory that a card copies without staging (page-locked); plain memory on the CPU.
+RD_API rd_status rd_memory_alloc_host(rd_ctx *ctx, size_t bytes, void **out);
+RD_API rd_status rd_memory_free_host(rd_ctx *ctx, void *pointer);
+RD_API rd_status rd_memory_info(rd_ctx *ctx, size_t *free_bytes, size_t *total_bytes);
+typedef enum rd_copy { RD_COPY_TO_DEVICE = 0, RD_COPY_TO_HOST, RD_COPY_ON_DEVICE } rd_copy;
+// Host memory must stay as it is until the stream has come past the copy (rd_stream_sync).
+RD_API rd_status rd_memory_copy(rd_ctx *ctx, void *to, const void *from, size_t bytes, rd_copy direction,
+                                rd_stream stream);
+RD_API rd_status rd_memory_set(rd_ctx *ctx, void *to, int32_t byte, size_t bytes, rd_stream stream);
+RD_API rd_status rd_stream_create(rd_ctx *ctx, rd_stream *out);
+RD_API rd_status rd_stream_free(rd_ctx *ctx, rd_stream stream);
+RD_API rd_status rd_stream_sync(rd_ctx *ctx, rd_stream stream); // the host waits
+// What runs and copies on `stream` between begin and end is recorded, not executed, and replayed by each launch with the
+// same operands. A call that fails in between ends the recording.
+typedef struct rd_graph rd_graph;
+RD_API rd_status rd_graph_begin(rd_ctx *ctx, rd_stream stream);
+RD_API rd_status rd_graph_end(rd_ctx *ctx, rd_stream stream, rd_graph **out);
+RD_API rd_status rd_graph_launch(rd_graph *graph, rd_stream stream);
+RD_API void rd_graph_free(rd_graph *graph);
+// Microseconds on the device between two points of a stream.
+typedef struct rd_timer rd_timer;
+RD_API rd_status rd_timer_create(rd_ctx *ctx, rd_timer **out);
+RD_API void rd_timer_free(rd_timer *timer);
+RD_API rd_status rd_timer_start(rd_timer *timer, rd_stream stream);
+RD_API rd_status rd_timer_stop(rd_timer *timer, rd_stream stream);
+RD_API rd_status rd_timer_read(rd_timer *timer, double *microseconds); // waits for the stop
 
 // ---- registry: rows as data, select, explain, selections, report -----------------------------------------------
 typedef enum rd_param_kind { RD_PARAM_INT = 0, RD_PARAM_WORD = 1 } rd_param_kind;
@@ -174,6 +212,22 @@ typedef struct rd_kernel_info {
     int32_t constraint_count;
     const rd_constraint *constraints;
 } rd_kernel_info;
+
+// What a GPU row's kernels take of the hardware, from the built code object: a row is one kernel or a few. RD_E_LIMIT past
+// the last (CPU rows have none).
+typedef struct rd_kernel_resources {
+    uint32_t struct_size;
+    const char *symbol;
+    int32_t vector_registers; // VGPRs; registers of a thread on NVIDIA
+    int32_t scalar_registers; // SGPRs; 0 on NVIDIA
+    int32_t shared_bytes;     // static LDS or shared memory of a work-group
+    int32_t scratch_bytes;    // of a lane
+    int32_t spills;           // registers on gfx1201, bytes on NVIDIA
+    int32_t code_bytes;       // 0 unknown
+    int32_t waves_per_simd;   // occupancy that registers and static LDS leave; 0 unknown
+} rd_kernel_resources;
+RD_API rd_status rd_kernel_resources_at(const rd_kernel_info *kernel, int32_t index,
+                                        rd_kernel_resources *out);
 
 typedef struct rd_op_info {
     const char *name, *computes;
@@ -232,7 +286,6 @@ RD_API rd_status rd_policy_eval(const rd_device *device, const char *rule, const
 
 // ---- plans ------------------------------------------------------------------------------------------------------
 typedef struct rd_plan rd_plan;
-typedef void *rd_stream; // the caller's stream on a GPU; NULL on the CPU
 
 // A plan answers `op` with `params` for every value lo..hi of the op's interval key (0, 0 when it has none; the key
 // itself must not be among params). It holds one row per sub-interval and is recorded as one question per sub-interval.
@@ -248,6 +301,10 @@ RD_API const rd_kernel_info *rd_plan_kernel(const rd_plan *plan,
                                             int64_t at); // row used at interval value `at`
 RD_API rd_status rd_plan_text(const rd_plan *plan, char *text, size_t *bytes);
 
+// On a card every operand, table and workspace lies in its memory (rd_tensor.device) and calls are in stream order. Contents
+// that a CPU run checks (token ids, slots, positions, block tables, lengths) cannot be read there: kernels never leave the
+// operands' bounds because of them, results of such rows are unspecified.
+//
 // Every run: ws = NULL stores the bytes needed in *ws_bytes and does nothing else; otherwise *ws_bytes is the size of
 // ws (64-byte aligned). ws_bytes may be NULL when the plan needs none.
 
@@ -302,6 +359,10 @@ typedef struct rd_attn_args {
     float scale;                // usually 1/sqrt(head_dim)
     float softcap;              // 0 = off: cap * tanh(x / cap)
     int32_t window;             // 0 = off; else keys in (pos - window, pos]
+    // On a card the host reads neither q_starts nor kv_lens. Bounds of the call, so that a captured graph serves every
+    // length up to them: longest q_len (needed on a card; 0 elsewhere = read from q_starts) and longest kv_len
+    // (0 = max_blocks * block_tokens).
+    int32_t max_q_len, max_kv_len;
 } rd_attn_args;
 RD_API rd_status rd_attn_run(const rd_plan *plan, const rd_attn_args *args, void *ws, size_t *ws_bytes,
                              rd_stream stream);
@@ -370,7 +431,7 @@ typedef struct rd_sample_row {
 typedef struct rd_sample_args {
     uint32_t struct_size;
     rd_tensor logits;          // [rows, vocab] f32
-    const rd_sample_row *rows; // [rows]
+    const rd_sample_row *rows; // [rows]; in the card's memory when logits are
     rd_tensor ids;             // [rows] i32 out
 } rd_sample_args;
 RD_API rd_status rd_sample_run(const rd_plan *plan, const rd_sample_args *args, void *ws, size_t *ws_bytes,

@@ -24,7 +24,7 @@ static const rd_constraint attn_all[] = {RD_C_GE("head_dim", 1, "any")};
 #define ROW(name_, op_, backend_, word_, isa_, ref_, list_)                                                  \
     {                                                                                                        \
         {name_, op_, word_, RDI_ISA_TEXT(isa_), "test", "test", ref_, (int32_t)RDI_COUNT(list_), list_},     \
-            RDI_BACKEND_##backend_, isa_, run_nothing, NULL                                                  \
+            RDI_BACKEND_##backend_, isa_, run_nothing, NULL, NULL, NULL                                      \
     }
 static const rdi_row rows[] = {
     ROW("gemm_fp8block_m8_cpu_avx512", "gemm_fp8block", CPU, "cpu", RDI_ISA_AVX512, 0, m8),

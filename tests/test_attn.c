@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: threads
 // Every attention row against the oracle, and the order class: the same bits whatever the instruction set, threads, batch,
 // width, cache layout and block size.
 #include "attn_case.h"

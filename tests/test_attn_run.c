@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: threads
 // rd_attn_run through real plans: the same bits as the row itself, and an error with field, value and need for every way
 // to hand it something wrong.
 #include "attn_case.h"

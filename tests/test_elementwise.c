@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: threads
 // Every row of rmsnorm, act_mul and rope against the reference, with bounds from the count and size of roundings, and bit
 // for bit within an order class: instruction sets, threads and the number of rows change nothing.
 #include "elementwise.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: threads
 // Every row of embed and kv_write against the reference, and bit for bit within an order class: instruction sets, threads
 // and the number of rows change nothing.
 #include "elementwise.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: threads
 // Every GEMM row of the registry: against ref.c within a bound from term count and magnitude, against a formula written here
 // (decoding e4m3 from the format's definition), and bit for bit against every other row of its order class.
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: threads
 // rd_gemm_run and rd_weight_pack through the public header: a right call, and every wrong argument refused by its name.
 #include <setjmp.h>
 #include <stdarg.h>

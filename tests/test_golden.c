@@ -88,6 +88,10 @@ static void check_fixture(const char *fixture) {
     static char routes[ROUTES_BYTES], pinned[ROUTES_BYTES];
     char path[4096];
     write_routes(fixture, routes);
+    if (strstr(routes, "(built without")) { // the compiler of this card's kernels: nothing to route
+        print_message("%s: no kernels in this build\n", fixture);
+        skip();
+    }
     golden_path(fixture, path, sizeof path);
     FILE *file = fopen(path, "r");
     if (!file) fail_msg("%s is missing: run `build/test_golden update`", path);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: threads
 // rd_convert: codes and scales against the format's formulas, and every way to fail leaves no output behind.
 #include <setjmp.h>
 #include <stdarg.h>

@@ -45,9 +45,10 @@ static void test_row_launch_refuses_fixture(void **state) {
     assert_int_equal(rd_plan_create(fixture, "gemm_fp8block", params, 3, 1, 8, &on_fixture), RD_OK);
     assert_int_equal(rd_plan_create(host, "gemm_fp8block", params, 3, 1, 8, &on_host), RD_OK);
     launches = 0;
-    assert_int_equal(rdi_row_launch(on_fixture, rdi_plan_row(on_fixture, 1), NULL, NULL), RD_E_NO_DEVICE);
+    assert_int_equal(rdi_row_launch(on_fixture, rdi_plan_row(on_fixture, 1), NULL, NULL, NULL),
+                     RD_E_NO_DEVICE);
     assert_int_equal(launches, 0);
-    assert_int_equal(rdi_row_launch(on_host, rdi_plan_row(on_host, 1), NULL, NULL), RD_OK);
+    assert_int_equal(rdi_row_launch(on_host, rdi_plan_row(on_host, 1), NULL, NULL, NULL), RD_OK);
     assert_int_equal(launches, 1);
     rd_plan_free(on_fixture);
     rd_plan_free(on_host);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: threads
 // Every row of quant_fp8 and its fusions. Without fusion every row must give the reference's bits: amax is exact and scale
 // and code are one f32 division each. With a fusion the scale is bounded and a code may differ by one step where the
 // unrounded quotients straddle a rounding boundary. Within the class "cpu" all bits are equal.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: threads
 // The built table and the op table are sound: what every row must keep to, whoever adds it.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -116,6 +117,8 @@ static void test_registry_rows_are_sound(void **state) {
         for (int32_t j = 0; j < kernel->constraint_count; j++)
             check_constraint(kernel, &kernel->constraints[j]);
         assert_int_equal(row->run != NULL, row->backend == RDI_BACKEND_CPU);
+        assert_int_equal(row->geometry != NULL, row->backend != RDI_BACKEND_CPU);
+        assert_int_equal(row->image != NULL, row->backend != RDI_BACKEND_CPU);
         assert_int_equal(row->backend == RDI_BACKEND_CPU, !strcmp(kernel->backend, "cpu"));
         assert_string_equal(kernel->isa, RDI_ISA_TEXT(row->isa));
     }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: threads
 // The sampler: Philox against its published vectors, kept sets against a sort written here, distributions against their
 // exact probabilities (chi-square at fixed seeds), the bits of every row of the class against each other.
 #include "rows.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: threads
 // The small ops through the public header: a plan, a run, the right numbers; then every operand wrong in turn, refused with
 // the field, the value seen and what is needed, before anything is written. And kernels named by the caller.
 #include <setjmp.h>

@@ -9,8 +9,9 @@ packages_of() {
     build) echo "cmake ninja-build pkg-config libpcre2-dev libcjson-dev libutf8proc-dev libedit-dev libcmocka-dev" ;;
     demo) echo "python3 python3-pip" ;;
     test) echo "clang lld libclang-rt-14-dev llvm-22-dev clang-22 lld-22 llvm-22" ;;
+    wheel) echo "python3 python3-pip python3-venv binutils" ;;
     check) echo "clang-format clang-tidy cppcheck python3" ;;
-    *) echo "bootstrap.sh: set=$1, needs one of: build demo test check" >&2; exit 1 ;;
+    *) echo "bootstrap.sh: set=$1, needs one of: build demo test wheel check" >&2; exit 1 ;;
     esac
 }
 
@@ -22,6 +23,7 @@ for package in $wanted; do
     # A tool brought another way (python3 and pip of a version manager, say) counts as present.
     case $package in
     python3) command -v python3 >/dev/null && continue ;;
+    python3-venv) python3 -c 'import venv, ensurepip' 2>/dev/null && continue ;;
     python3-pip) python3 -m pip --version >/dev/null 2>&1 && continue ;;
     esac
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing="$missing $package"

@@ -99,9 +99,12 @@ def check_python(path, lines):
 
 
 def check_environment(files):
-    table = set(re.findall(r'"((?:RADIANCE|XDG|HOME)[A-Z_]*)"', (ROOT / "src/base/env.c").read_text()))
+    table = set()
+    for source in ("src/base/env.c", "plugin/vllm_radiance/gates.py"):
+        table |= set(re.findall(r'"((?:RADIANCE|XDG|HOME)[A-Z0-9_]*)"', (ROOT / source).read_text()))
     allowed = table | {"RADIANCE_TEST_FULL", "RADIANCE_TEST_SEED", "RADIANCE_FAULTS", "RADIANCE_SIM", "RADIANCE_FUZZ",
-                       "RADIANCE_SANITIZE", "RADIANCE_BUILD_ID", "RADIANCE_PRIVATE", "RADIANCE_H", "RADIANCE_RUN_H"}
+                       "RADIANCE_WHEEL", "RADIANCE_SANITIZE", "RADIANCE_CLANG", "RADIANCE_NVCC", "RADIANCE_AMD",
+                       "RADIANCE_NVIDIA", "RADIANCE_BUILD_ID", "RADIANCE_PRIVATE", "RADIANCE_H", "RADIANCE_RUN_H"}
     for path in files:
         if path.suffix == ".md":
             for number, line in enumerate(path.read_text(errors="replace").split("\n"), 1):

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # fuzz.sh FOLDER SECONDS: runs every fuzz target from its kept corpus for SECONDS. New inputs go to a temporary folder:
-# a finding is kept by copying it into tests/fuzz/corpus/<target>/ by hand.
+# a finding is kept by copying it into tests/fuzz/corpus/<target>/ (of the simulator: tools/gfx12sim/tests/fuzz/...) by hand.
 set -eu
 folder=$1
 seconds=$2
@@ -14,6 +14,7 @@ for target in "$folder"/fuzz_*; do
     found=$((found + 1))
     mkdir -p "$scratch/$name"
     corpus=tests/fuzz/corpus/${name#fuzz_}
+    [ -d "$corpus" ] || corpus=tools/gfx12sim/$corpus # the simulator keeps its own
     [ -d "$corpus" ] || corpus=
     if ! "$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -artifact_prefix="$scratch/" \
         "$scratch/$name" $corpus >"$scratch/$name.log" 2>&1; then

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dtype names and dense tensor descriptors.
+// Dtype names and dense tensor descriptors. A shape whose product overflows gets stride -1, which every run refuses by name.
 #include "base/base.h"
 
 static const struct {
@@ -25,7 +25,7 @@ static rd_tensor dense(void *data, rd_dtype dtype, int32_t rank, const int64_t *
     for (int32_t axis = rank - 1; axis >= 0; axis--) {
         tensor.shape[axis] = shape[axis];
         tensor.stride[axis] = stride;
-        stride *= shape[axis];
+        if (stride < 0 || __builtin_mul_overflow(stride, shape[axis], &stride)) stride = -1;
     }
     return tensor;
 }

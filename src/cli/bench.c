@@ -28,15 +28,17 @@ bool bench_shape_value(const bench_options *options, const char *key, int64_t *v
     return false;
 }
 
-// Every part must read key=number, number >= 1: a misspelt shape must not time another one.
+// Every part must read key=number, number from 1 to 2^30: a misspelt shape must not time another one.
 static rd_status check_shape(const char *shape) {
     for (const char *at = shape; at && *at; at += strcspn(at, ", "), at += strspn(at, ", ")) {
-        char *end;
+        char *end = NULL;
         size_t name = strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_");
-        if (!name || at[name] != '=' || strtoll(at + name + 1, &end, 10) < 1 || end == at + name + 1 ||
-            (*end && *end != ',' && *end != ' '))
-            return cli_error(RD_E_INVALID, "shape=%s, needs key=number pairs such as M=1,N=4096,K=4096",
-                             shape);
+        bool pair = name && at[name] == '=';
+        long long value = pair ? strtoll(at + name + 1, &end, 10) : 0;
+        if (value < 1 || value > 1 << 30 || (*end && *end != ',' && *end != ' '))
+            return cli_error(RD_E_INVALID,
+                             "shape=%s, needs key=number pairs such as M=1,N=4096,K=4096, numbers up to %d",
+                             shape, 1 << 30);
     }
     return RD_OK;
 }
@@ -75,12 +77,13 @@ static double roofline_percent(const bench_result *r) {
     return 100 * (read_us > fma_us ? read_us : fma_us) / r->us_best;
 }
 
-static void write_csv(const bench_run *run, const bench_result *r) {
+static rd_status csv_failed(const bench_run *run) {
+    return cli_error(RD_E_IO, "%s: %s", run->options->csv, strerror(errno));
+}
+
+static rd_status write_csv(const bench_run *run, const bench_result *r) {
     FILE *file = fopen(run->options->csv, "a");
-    if (!file) {
-        cli_error(RD_E_IO, "%s: %s", run->options->csv, strerror(errno));
-        return;
-    }
+    if (!file) return csv_failed(run);
     char date[32];
     time_t now = time(NULL);
     strftime(date, sizeof date, "%Y-%m-%d", localtime(&now));
@@ -93,12 +96,13 @@ static void write_csv(const bench_run *run, const bench_result *r) {
             rd_build_id(), run->device.model, (int)run->threads, r->kernel, r->shape, r->state, r->us_best,
             r->us_median, r->flops / r->us_best / 1e3, r->bytes / r->us_best / 1e3, r->read_gbs,
             r->fma_gflops, roofline_percent(r), r->rival ? r->rival : "", r->rival_us);
-    fclose(file);
+    bool written = !ferror(file);
+    return fclose(file) == 0 && written ? RD_OK : csv_failed(run);
 }
 
-void bench_report(bench_run *run, const bench_result *r) {
+rd_status bench_report(bench_run *run, const bench_result *r) {
     double gbs = r->bytes / r->us_best / 1e3, gflops = r->flops / r->us_best / 1e3;
-    if (run->options->csv) write_csv(run, r);
+    rd_status status = run->options->csv ? write_csv(run, r) : RD_OK;
     if (run->list) {
         cJSON *object = cJSON_CreateObject();
         cli_json_text(object, "kernel", r->kernel);
@@ -120,7 +124,7 @@ void bench_report(bench_run *run, const bench_result *r) {
         for (int i = 0; i < CLI_COUNT(numbers); i++) cli_json_real(object, numbers[i].name, numbers[i].value);
         cli_json_text(object, "rival", r->rival);
         cJSON_AddItemToArray(run->list, object);
-        return;
+        return status;
     }
     printf("%-36s %-34s T=%d %10.1f us %7.1f GB/s %8.1f GF/s  %5.1f%% of %.1f GB/s, %.0f GF/s", r->kernel,
            r->shape, (int)run->threads, r->us_best, gbs, gflops, roofline_percent(r), r->read_gbs,
@@ -128,6 +132,7 @@ void bench_report(bench_run *run, const bench_result *r) {
     if (r->rival) printf("  %s %.1f us, %.2fx", r->rival, r->rival_us, r->rival_us / r->us_best);
     printf("\n");
     fflush(stdout);
+    return status;
 }
 
 // ---- the command -------------------------------------------------------------------------------------------------------
@@ -178,8 +183,14 @@ static rd_status bench_op(const bench_options *options, const char *op) {
     if (status == RD_OK) status = run_with_threads(&run, bench, options->threads ? options->threads : 1);
     if (status == RD_OK && !options->threads && run.device.performance_cores > 1)
         status = run_with_threads(&run, bench, run.device.performance_cores);
-    if (status == RD_OK && options->json) return cli_print_json(run.list);
-    cJSON_Delete(run.list);
+    bool stopped = status == RD_E_CANCELLED;
+    if (options->json && (status == RD_OK || stopped)) {
+        rd_status printed = cli_print_json(run.list);
+        status = printed != RD_OK ? printed : status;
+    } else {
+        cJSON_Delete(run.list);
+    }
+    if (stopped) cli_error(status, "bench: stopped by a signal: later rows were not timed");
     return status;
 }
 
@@ -210,6 +221,7 @@ rd_status cli_run_bench(int argc, char **argv) {
     if (!(o.seconds > 0 && o.seconds <= 60))
         return cli_error(RD_E_INVALID, "seconds=%g, needs 0 < seconds <= 60", o.seconds);
     if (o.cpu_time && o.threads != 1) return cli_error(RD_E_INVALID, "cpu-time needs threads=1");
+    cli_catch_interrupt();
     bench_use_cpu_time(o.cpu_time);
     return bench_op(&o, args.items[0]);
 }

@@ -32,7 +32,8 @@ typedef struct bench_result {
     double rival_us;
     double error; // of the check before timing, as a share of its limit
 } bench_result;
-void bench_report(bench_run *run, const bench_result *result);
+// Prints and appends to the CSV file; RD_E_IO (already printed) when that cannot be written.
+rd_status bench_report(bench_run *run, const bench_result *result);
 
 #define BENCH_OP(op_, about_, function_) rd_status function_(bench_run *run);
 #include "bench.def"

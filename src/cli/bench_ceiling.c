@@ -180,7 +180,7 @@ rd_status bench_ceilings(bench_run *run) {
     memset(data, 1, (size_t)bytes);
     double read = 0, fma2 = 0, fma512 = 0;
     bool wide = strstr(run->device.isa, "avx512") != NULL;
-    for (double end = bench_wall() + run->options->seconds; bench_wall() < end;) {
+    for (double end = bench_wall() + run->options->seconds; bench_wall() < end && !cli_interrupted();) {
         double a = bench_read_gbs(run->threads, data, bytes), b = bench_fma_gflops(run->threads, "avx2");
         double c = wide ? bench_fma_gflops(run->threads, "avx512") : 0;
         read = a > read ? a : read;

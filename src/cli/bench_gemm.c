@@ -202,6 +202,7 @@ static rd_status time_row(bench_run *run, problem *p, const rd_kernel_info *kern
     ours.count = theirs.count = 0;
     int64_t copy = 0;
     for (double end = bench_wall() + run->options->seconds; bench_wall() < end || ours.count < 3;) {
+        if (cli_interrupted()) return RD_E_CANCELLED;
         // One sample is one call, or as many as a millisecond holds: longer ones meet more interruptions than the ceilings do.
         double begin = bench_now(), now = begin;
         int64_t calls = 0;
@@ -241,7 +242,7 @@ static rd_status bench_row(bench_run *run, problem *p, const rd_kernel_info *ker
     rd_status status = launcher_make(run, kernel->name, p->params, p->param_count, &p->args, &l);
     if (status == RD_OK) status = verify(run, p, kernel, &l, &result.error);
     if (status == RD_OK) status = time_row(run, p, kernel, &l, &result);
-    if (status == RD_OK) bench_report(run, &result);
+    if (status == RD_OK) status = bench_report(run, &result);
     launcher_free(&l);
     return status;
 }

@@ -125,6 +125,7 @@ rd_status cli_chat(const cli_runner *runner, const cli_chat_options *options) {
         return RD_E_NOMEM;
     }
     const int32_t start = talk.count;
+    cli_clear_interrupt();
     puts("/clear starts anew, /quit or Ctrl-D ends, Ctrl-C stops an answer.");
     for (char *line; (line = read_line()) && strcmp(line, "/quit"); free(line)) {
         if (!*line) continue;

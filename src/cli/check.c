@@ -27,10 +27,10 @@ typedef struct totals {
 static void collect_rows(check_run *run, const char *backend) {
     const rd_kernel_info *kernel;
     for (int32_t i = 0; (kernel = rd_kernel_at(i)); i++) {
-        if (strcmp(kernel->op, run->op) != 0 || strcmp(kernel->backend, backend) != 0) continue;
+        if (strcmp(kernel->op, run->op) != 0) continue;
         if (kernel->is_reference)
             run->reference = kernel;
-        else if (run->row_count < CHECK_MOST_ROWS)
+        else if (!strcmp(kernel->backend, backend) && run->row_count < CHECK_MOST_ROWS)
             run->rows[run->row_count++] = (check_row){.kernel = kernel};
     }
 }
@@ -70,7 +70,7 @@ static void report_row(const check_row *row, totals *sum) {
     fflush(stdout);
 }
 
-static rd_status check_op(const char *device, int64_t threads, check_run *run, totals *sum) {
+static rd_status check_rows(const char *device, int64_t threads, check_run *run, totals *sum) {
     void (*cases)(check_run *) = NULL;
     for (int i = 0; i < CLI_COUNT(checkers); i++)
         if (!strcmp(checkers[i].op, run->op)) cases = checkers[i].cases;
@@ -81,6 +81,9 @@ static rd_status check_op(const char *device, int64_t threads, check_run *run, t
     if (status == RD_OK && info.is_fixture)
         status =
             cli_error(RD_E_NO_DEVICE, "device=%s is a fixture, needs a device that runs kernels", info.name);
+    run->host = run->ctx;
+    run->simulated = status == RD_OK && !strncmp(info.name, "sim:", 4);
+    if (status == RD_OK && rd_ctx_device_number(run->ctx)) status = cli_open_ctx("cpu", threads, &run->host);
     if (status == RD_OK) {
         collect_rows(run, info.backend);
         if (!run->reference || !cases)
@@ -89,8 +92,11 @@ static rd_status check_op(const char *device, int64_t threads, check_run *run, t
     }
     if (status == RD_OK && run->row_count) cases(run);
     for (int i = 0; i < run->row_count && status == RD_OK; i++) report_row(&run->rows[i], sum);
-    if (status == RD_OK && !sum->list) printf("%-44s judges the rows above\n", run->reference->name);
+    if (status == RD_OK && !sum->list)
+        printf("%-44s judges the rows above%s\n", run->reference->name,
+               run->row_count ? "" : ": there are none");
     if (status == RD_OK) status = run->status;
+    if (run->host != run->ctx) rd_ctx_free(run->host);
     rd_ctx_free(run->ctx);
     return status;
 }
@@ -115,7 +121,7 @@ static rd_status check_all(const char *op, const char *device, int64_t threads, 
         check_run *run = calloc(1, sizeof *run);
         if (!run) return cli_error(RD_E_NOMEM, "out of memory");
         run->op = info->name, run->seed = seed, run->full = full;
-        rd_status status = check_op(device, threads, run, sum);
+        rd_status status = check_rows(device, threads, run, sum);
         free(run);
         if (status != RD_OK) return status;
         checked++;
@@ -146,10 +152,14 @@ rd_status cli_run_check(int argc, char **argv) {
     if (!seed) seed = (int64_t)time(NULL);
     totals sum = {.list = json ? cJSON_CreateArray() : NULL};
     if (json) fprintf(stderr, "seed %lld\n", (long long)seed);
+    cli_catch_interrupt();
     status = check_all(op, device, threads, (uint64_t)seed, full, &sum);
-    if (status != RD_OK) {
+    if (status != RD_OK && status != RD_E_CANCELLED) {
         cJSON_Delete(sum.list);
         return status;
     }
-    return finish(&sum, (uint64_t)seed);
+    rd_status verdict = finish(&sum, (uint64_t)seed);
+    if (verdict == RD_OK && status == RD_E_CANCELLED)
+        return cli_error(status, "check: stopped by a signal: later cases were not run");
+    return verdict;
 }

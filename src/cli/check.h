@@ -18,7 +18,8 @@ typedef struct check_row { // one kernel's tally
 
 enum { CHECK_MOST_ROWS = 64 };
 typedef struct check_run { // one op
-    rd_ctx *ctx;
+    rd_ctx *ctx, *host;    // of the rows, of the reference (one and the same on the CPU)
+    bool simulated;        // a card that is simulated: small shapes, --full for the whole grid
     const char *op;
     uint64_t seed;
     bool full;
@@ -46,6 +47,7 @@ typedef struct check_output {
 
 enum { CHECK_OUTPUTS = 2 };
 typedef struct check_case {
+    rd_ctx *ctx; // of the plan at hand: set by check_case_run
     char name[96];
     const rd_param *params;
     int32_t param_count;
@@ -65,10 +67,11 @@ void check_output_free(check_output *output);
 // The reference (once a case, however often it is called with other params), then every row.
 void check_case_run(check_run *run, check_case *c);
 
-// Workspace protocol around one run call, for ops that have one.
-typedef rd_status (*check_ws_run)(const rd_plan *plan, const void *args, void *ws, size_t *bytes,
-                                  rd_stream stream);
-rd_status check_with_workspace(check_ws_run run, const rd_plan *plan, const void *args);
+// One call of the op with operands in host memory, workspace included; on a card the operands are copied there and back.
+typedef struct check_op check_op;
+extern const check_op check_op_gemm, check_op_quant, check_op_attn, check_op_rmsnorm, check_op_rope,
+    check_op_act_mul, check_op_kv_write, check_op_embed, check_op_sample;
+rd_status check_call(rd_ctx *ctx, const check_op *op, const rd_plan *plan, const void *args);
 
 // ---- numbers -----------------------------------------------------------------------------------------------------------
 uint64_t check_random(uint64_t *state);

@@ -16,10 +16,6 @@ typedef struct attn_data {
     int64_t elems; // of out
 } attn_data;
 
-static rd_status run_attn(const rd_plan *plan, const void *args, void *ws, size_t *bytes, rd_stream stream) {
-    return rd_attn_run(plan, args, ws, bytes, stream);
-}
-
 static rd_status execute(check_case *c, const rd_plan *plan, const rd_kernel_info *kernel) {
     const attn_data *d = c->data;
     (void)kernel;
@@ -29,7 +25,7 @@ static rd_status execute(check_case *c, const rd_plan *plan, const rd_kernel_inf
     memset(out, 0xff, bytes);
     rd_attn_args args = d->args;
     args.out.data = out;
-    rd_status status = check_with_workspace(run_attn, plan, &args);
+    rd_status status = check_call(c->ctx, &check_op_attn, plan, &args);
     for (int64_t i = 0; i < d->elems && status == RD_OK; i++)
         c->outputs[0].got[i] = check_read(out, args.out.dtype, i);
     free(out);
@@ -94,7 +90,8 @@ static void run_case(check_run *run, const attn_shape *s, const char *lens_name,
             .out = rd_tensor_3d(NULL, s->q_dtype, tokens, s->q_heads, s->head_dim),
             .scale = 1 / sqrtf((float)s->head_dim),
             .softcap = s->softcap,
-            .window = s->window};
+            .window = s->window,
+            .max_q_len = (int32_t)longest};
         if (fp8)
             d.args.k_scale = rd_tensor_1d(scales, RD_DTYPE_F32, s->kv_heads),
             d.args.v_scale = rd_tensor_1d(scales + s->kv_heads, RD_DTYPE_F32, s->kv_heads);

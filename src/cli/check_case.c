@@ -89,8 +89,9 @@ static void judge_row(check_row *row, check_case *c) {
 
 static rd_status execute(check_run *run, check_case *c, const rd_kernel_info *kernel) {
     rd_plan *plan = NULL;
+    c->ctx = kernel->is_reference ? run->host : run->ctx;
     rd_status status =
-        rd_plan_create_kernel(run->ctx, kernel->name, c->params, c->param_count, c->at, c->at, &plan);
+        rd_plan_create_kernel(c->ctx, kernel->name, c->params, c->param_count, c->at, c->at, &plan);
     if (status == RD_OK) {
         // Poison: a value that the row leaves unwritten is NaN.
         for (int i = 0; i < c->output_count; i++)
@@ -101,8 +102,13 @@ static rd_status execute(check_run *run, check_case *c, const rd_kernel_info *ke
     return status;
 }
 
+static bool stopped(check_run *run) {
+    if (run->status == RD_OK && cli_interrupted()) run->status = RD_E_CANCELLED;
+    return run->status != RD_OK;
+}
+
 void check_case_run(check_run *run, check_case *c) {
-    if (run->status != RD_OK) return;
+    if (stopped(run)) return;
     if (!c->have_reference) {
         run->status = execute(run, c, run->reference);
         if (run->status != RD_OK) {
@@ -113,7 +119,7 @@ void check_case_run(check_run *run, check_case *c) {
             memcpy(c->outputs[i].want, c->outputs[i].got, (size_t)c->outputs[i].count * sizeof(float));
         c->have_reference = true;
     }
-    for (int i = 0; i < run->row_count; i++) {
+    for (int i = 0; i < run->row_count && !stopped(run); i++) {
         check_row *row = &run->rows[i];
         rd_status status = execute(run, c, row->kernel);
         if (status == RD_E_UNSUPPORTED) {
@@ -122,22 +128,16 @@ void check_case_run(check_run *run, check_case *c) {
             continue;
         }
         row->cases++;
+        // A fault stops a card: what follows would only repeat it.
+        if (status == RD_E_DEVICE || status == RD_E_NO_DEVICE) {
+            run->status = cli_error(status, "%s: %s: %s", row->kernel->name, c->name, rd_error_text());
+            return;
+        }
         if (status != RD_OK)
             fail_row(row, c->name, rd_error_text());
         else
             judge_row(row, c);
     }
-}
-
-rd_status check_with_workspace(check_ws_run run, const rd_plan *plan, const void *args) {
-    size_t bytes = 0;
-    rd_status status = run(plan, args, NULL, &bytes, NULL);
-    if (status != RD_OK) return status;
-    void *ws = aligned_alloc(64, (bytes + 64) / 64 * 64);
-    if (!ws) return RD_E_NOMEM;
-    status = run(plan, args, ws, &bytes, NULL);
-    free(ws);
-    return status;
 }
 
 // ---- numbers: splitmix64 (Steele, Lea, Flood, OOPSLA 2014) -----------------------------------------------------------

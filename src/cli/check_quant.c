@@ -28,7 +28,7 @@ static rd_status execute(check_case *c, const rd_plan *plan, const rd_kernel_inf
         if (args.residual.rank) args.residual.data = residual;
         args.q = rd_tensor_2d(q, RD_DTYPE_E4M3, d->m, d->k);
         args.q_scale = rd_tensor_2d(c->outputs[1].got, RD_DTYPE_F32, d->m, d->groups);
-        status = rd_quant_run(plan, &args, NULL, NULL, NULL);
+        status = check_call(c->ctx, &check_op_quant, plan, &args);
         // A code as its place among all codes of its sign: one step is 1.
         for (int64_t i = 0; i < elems && status == RD_OK; i++)
             c->outputs[0].got[i] =

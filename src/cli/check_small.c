@@ -20,7 +20,7 @@ typedef struct small_data {
         rd_sample_args sample;
     } args;
     rd_tensor *written[CHECK_OUTPUTS]; // in args; data as before the call, or NULL: poison
-    rd_status (*run)(const struct small_data *d, const rd_plan *plan);
+    const check_op *op;
 } small_data;
 
 static int64_t elems_of(const rd_tensor *t) {
@@ -51,7 +51,7 @@ static rd_status execute(check_case *c, const rd_plan *plan, const rd_kernel_inf
             memset(copies[i], 0xff, bytes);
         d->written[i]->data = copies[i];
     }
-    if (status == RD_OK) status = d->run(d, plan);
+    if (status == RD_OK) status = check_call(c->ctx, d->op, plan, &d->args);
     for (int i = 0; i < c->output_count; i++) {
         for (int64_t at = 0; at < c->outputs[i].count && status == RD_OK; at++)
             c->outputs[i].got[at] = value_at(d->written[i], at);
@@ -88,15 +88,6 @@ static bool have(check_run *run, const void *a, const void *b, const void *c, co
 }
 
 // ---- rmsnorm, act_mul, embed ------------------------------------------------------------------------------------------
-static rd_status run_rmsnorm(const small_data *d, const rd_plan *plan) {
-    return rd_rmsnorm_run(plan, &d->args.rmsnorm, NULL);
-}
-static rd_status run_act_mul(const small_data *d, const rd_plan *plan) {
-    return rd_act_mul_run(plan, &d->args.act_mul, NULL);
-}
-static rd_status run_embed(const small_data *d, const rd_plan *plan) {
-    return rd_embed_run(plan, &d->args.embed, NULL);
-}
 
 static const int64_t widths[] = {1, 15, 16, 17, 127, 576, 1536, 2048, 3884, 5120};
 
@@ -115,7 +106,7 @@ void check_rmsnorm(check_run *run) {
                                              .y = rd_tensor_2d(NULL, y, m, k),
                                              .eps = 1e-6f,
                                              .unit_offset = i / 2 & 1},
-                            .run = run_rmsnorm};
+                            .op = &check_op_rmsnorm};
             d.written[0] = &d.args.rmsnorm.y;
             if (residual)
                 d.args.rmsnorm.residual = rd_tensor_2d(rs, RD_DTYPE_BF16, m, k),
@@ -142,7 +133,7 @@ void check_act_mul(check_run *run) {
         if (have(run, gate, up, gate, up)) {
             small_data d = {.args.act_mul = {sizeof(rd_act_mul_args), rd_tensor_2d(gate, x, m, k),
                                              rd_tensor_2d(up, x, m, k), rd_tensor_2d(NULL, y, m, k)},
-                            .run = run_act_mul};
+                            .op = &check_op_act_mul};
             d.written[0] = &d.args.act_mul.y;
             const rd_param params[] = {RD_INT("k", k), RD_WORD("act", act),
                                        RD_WORD("x_dtype", rd_dtype_name(x)),
@@ -169,7 +160,7 @@ void check_embed(check_run *run) {
             small_data d = {.args.embed = {sizeof(rd_embed_args), rd_tensor_2d(table, x, VOCAB, k),
                                            rd_tensor_1d(ids, RD_DTYPE_I32, TOKENS),
                                            rd_tensor_2d(NULL, y, TOKENS, k), i % 3 ? 1.0f : 24.0f},
-                            .run = run_embed};
+                            .op = &check_op_embed};
             d.written[0] = &d.args.embed.y;
             const rd_param params[] = {RD_INT("k", k), RD_WORD("table_dtype", rd_dtype_name(x)),
                                        RD_WORD("y_dtype", rd_dtype_name(y))};
@@ -182,9 +173,6 @@ void check_embed(check_run *run) {
 }
 
 // ---- rope ---------------------------------------------------------------------------------------------------------------
-static rd_status run_rope(const small_data *d, const rd_plan *plan) {
-    return rd_rope_run(plan, &d->args.rope, NULL);
-}
 
 void check_rope(check_run *run) {
     enum { TOKENS = 17, Q_HEADS = 4, K_HEADS = 2 };
@@ -208,7 +196,7 @@ void check_rope(check_run *run) {
                                           .positions = rd_tensor_1d(positions, RD_DTYPE_I32, TOKENS),
                                           .inv_freq = rd_tensor_1d(inv_freq, RD_DTYPE_F32, rotary / 2),
                                           .eps = 1e-6f},
-                            .run = run_rope};
+                            .op = &check_op_rope};
             if (norm) d.args.rope.q_norm = d.args.rope.k_norm = rd_tensor_1d(weight, RD_DTYPE_BF16, head_dim);
             d.written[0] = &d.args.rope.q, d.written[1] = &d.args.rope.k;
             const rd_param params[] = {RD_INT("head_dim", head_dim), RD_INT("rotary_dim", rotary),
@@ -225,9 +213,6 @@ void check_rope(check_run *run) {
 }
 
 // ---- kv_write -----------------------------------------------------------------------------------------------------------
-static rd_status run_kv_write(const small_data *d, const rd_plan *plan) {
-    return rd_kv_write_run(plan, &d->args.kv_write, NULL);
-}
 
 void check_kv_write(check_run *run) {
     enum { TOKENS = 19, HEADS = 3, BLOCKS = 5, BLOCK_TOKENS = 32 };
@@ -251,7 +236,7 @@ void check_kv_write(check_run *run) {
                                   .k_cache = rd_tensor_4d(NULL, kv, BLOCKS, BLOCK_TOKENS, HEADS, head_dim),
                                   .v_cache = rd_tensor_4d(NULL, kv, BLOCKS, BLOCK_TOKENS, HEADS, head_dim),
                                   .slots = rd_tensor_1d(slots, RD_DTYPE_I64, TOKENS)},
-                .run = run_kv_write};
+                .op = &check_op_kv_write};
             rd_kv_write_args *a = &d.args.kv_write;
             if (kv == RD_DTYPE_E4M3) a->k_scale = a->v_scale = rd_tensor_1d(scale, RD_DTYPE_F32, HEADS);
             if (token_order)
@@ -272,14 +257,6 @@ void check_kv_write(check_run *run) {
 }
 
 // ---- sample: the same token but where the draw falls within f32 rounding of a boundary -------------------------------------
-static rd_status run_sample(const small_data *d, const rd_plan *plan) {
-    size_t bytes = 0;
-    rd_status status = rd_sample_run(plan, &d->args.sample, NULL, &bytes, NULL);
-    void *ws = status == RD_OK ? aligned_alloc(64, (bytes + 64) / 64 * 64) : NULL;
-    if (status == RD_OK) status = ws ? rd_sample_run(plan, &d->args.sample, ws, &bytes, NULL) : RD_E_NOMEM;
-    free(ws);
-    return status;
-}
 
 void check_sample(check_run *run) {
     static const int64_t vocabs[] = {1, 17, 1000, 49152};
@@ -299,7 +276,7 @@ void check_sample(check_run *run) {
             small_data d = {.args.sample = {sizeof(rd_sample_args),
                                             rd_tensor_2d(logits, RD_DTYPE_F32, rows, vocab), settings,
                                             rd_tensor_1d(NULL, RD_DTYPE_I32, rows)},
-                            .run = run_sample};
+                            .op = &check_op_sample};
             d.written[0] = &d.args.sample.ids;
             const rd_param params[] = {RD_INT("vocab", vocab)};
             char name[96];

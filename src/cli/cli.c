@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Option parsing, errors, log and JSON of the commands.
+// Option parsing, errors, log, signals and JSON of the commands.
 #include "cli.h"
 
 #include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,6 +56,36 @@ rd_status cli_open_ctx(const char *device, int64_t threads, rd_ctx **out) {
     return status == RD_OK ? RD_OK : cli_fail(status);
 }
 
+// ---- signals -------------------------------------------------------------------------------------------------------------
+static volatile sig_atomic_t interrupted;
+static void on_interrupt(int signal_number) {
+    (void)signal_number;
+    interrupted = 1;
+}
+
+static void catch_once(int signal_number) {
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    sigemptyset(&action.sa_mask);
+    sigaction(signal_number, &action, NULL);
+}
+
+void cli_catch_interrupt(void) {
+    catch_once(SIGINT);
+    catch_once(SIGTERM);
+    catch_once(SIGHUP);
+}
+
+bool cli_interrupted(void) {
+    return interrupted;
+}
+
+void cli_clear_interrupt(void) {
+    interrupted = 0;
+    catch_once(SIGINT);
+    signal(SIGTERM, SIG_DFL); // a chat waits for its user: nothing there would look at the flag
+    signal(SIGHUP, SIG_DFL);
+}
+
 // ---- options -----------------------------------------------------------------------------------------------------------
 static void print_usage(const char *usage, const char *about, const cli_option *options, int count) {
     printf("usage: radiance %s\n\n%s\n", usage, about);
@@ -80,8 +111,10 @@ static rd_status read_int(const cli_option *option, const char *text) {
     errno = 0;
     long long value = strtoll(text, &end, 10);
     bool bounded = option->least || option->most;
-    if (errno || end == text || *end)
+    if (end == text || *end)
         return cli_error(RD_E_INVALID, "%s=%s, needs a whole number", option->name, text);
+    if (errno && !bounded)
+        return cli_error(RD_E_INVALID, "%s=%s, needs a whole number of at most 64 bits", option->name, text);
     if (bounded && (value < option->least || value > option->most))
         return cli_error(RD_E_INVALID, "%s=%s, needs %lld to %lld", option->name, text,
                          (long long)option->least, (long long)option->most);
@@ -169,7 +202,10 @@ rd_status cli_params(char **items, int count, rd_param *params) {
         char *value = equals + 1, *end;
         errno = 0;
         long long number = strtoll(value, &end, 10);
-        bool is_number = *value && !*end && !errno && *value != ' ' && *value != '+';
+        bool is_number = *value && !*end && *value != ' ' && *value != '+';
+        if (is_number && errno)
+            return cli_error(RD_E_INVALID, "%s=%.40s, needs a whole number of at most 64 bits", items[i],
+                             value);
         params[i] = (rd_param){items[i], is_number ? RD_PARAM_INT : RD_PARAM_WORD, is_number ? number : 0,
                                is_number ? NULL : value};
     }

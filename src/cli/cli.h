@@ -54,6 +54,11 @@ void cli_log(void *state, rd_log_level level, const char *text);
 // Opens a context on `device` (NULL = cpu) with `threads` (0 = default) that logs to stderr; prints its errors.
 rd_status cli_open_ctx(const char *device, int64_t threads, rd_ctx **out);
 
+// ---- signals: the first SIGINT, SIGTERM or SIGHUP asks for a clean stop, a second one ends the process ----------------
+void cli_catch_interrupt(void);
+bool cli_interrupted(void);
+void cli_clear_interrupt(void); // of a chat: forgets, and from now on catches SIGINT alone
+
 // ---- output ----------------------------------------------------------------------------------------------------------
 // Prints the value and a newline, and deletes it. NULL counts as out of memory.
 rd_status cli_print_json(cJSON *value);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// radiance devices: this machine, measured, and the fixtures.
+// radiance devices: this machine, measured, its cards, what keeps a vendor's cards from use, and the fixtures.
 #include "cli.h"
 
 #include <stdio.h>
@@ -46,6 +46,8 @@ static void print_device(const rd_device_info *info) {
     print_size("L3", info->l3_bytes);
     print_size("LDS", info->lds_bytes);
     print_size("memory", info->memory_bytes);
+    if (strcmp(info->backend, "cpu") && !*info->isa)
+        printf(", no kernels in this build for it (they are for gfx1201 and sm_90a)");
     if (info->read_gbs > 0) printf(", read %.1f GB/s", info->read_gbs);
     printf("\n");
 }
@@ -59,7 +61,7 @@ static rd_status show(const char *name, int64_t threads, bool no_cache, cJSON *l
     rd_device_info info = {.struct_size = sizeof info};
     status = rd_device_get_info(device, &info);
     double gbs;
-    if (status == RD_OK && !info.is_fixture)
+    if (status == RD_OK && !strcmp(info.backend, "cpu") && !info.is_fixture)
         status =
             rd_device_measure(device, (int32_t)(threads ? threads : info.performance_cores), !no_cache, &gbs);
     if (status == RD_OK) status = rd_device_get_info(device, &info);
@@ -73,6 +75,21 @@ static rd_status show(const char *name, int64_t threads, bool no_cache, cJSON *l
     return status;
 }
 
+// The cards, and a line for each vendor of which there is none that could be used.
+static rd_status show_cards(cJSON *list) {
+    char text[2048] = "", name[16];
+    size_t bytes = sizeof text;
+    int32_t cards = rd_device_cards(text, &bytes);
+    rd_status status = RD_OK;
+    for (int32_t i = 0; i < cards && status == RD_OK; i++) {
+        snprintf(name, sizeof name, "gpu:%d", i);
+        status = show(name, 0, true, list);
+    }
+    for (char *line = strtok(text, "\n"); line && !list; line = strtok(NULL, "\n"))
+        printf("%-18s %s\n", "no card", line);
+    return status;
+}
+
 rd_status cli_run_devices(int argc, char **argv) {
     bool json = false, no_cache = false;
     int64_t threads = 0;
@@ -83,14 +100,15 @@ rd_status cli_run_devices(int argc, char **argv) {
         CLI_OPTION_THREADS(&threads),
         {"--no-cache", CLI_FLAG, &no_cache, NULL, "measure the read bandwidth anew", 0, 0}};
     cli_args args;
-    rd_status status =
-        cli_parse("devices [--device NAME] [--threads N] [--no-cache] [--json]",
-                  "Shows this machine with its measured read bandwidth (kept in XDG_CACHE_HOME), and the "
-                  "fixtures\nthat questions may be asked about.",
-                  options, CLI_COUNT(options), 0, 0, argc, argv, &args);
+    rd_status status = cli_parse(
+        "devices [--device NAME] [--threads N] [--no-cache] [--json]",
+        "Shows this machine with its measured read bandwidth (kept in XDG_CACHE_HOME), its cards or why\n"
+        "there is none to use, and the fixtures that questions may be asked about.",
+        options, CLI_COUNT(options), 0, 0, argc, argv, &args);
     if (status != RD_OK || args.done) return status;
     cJSON *list = json ? cJSON_CreateArray() : NULL;
     status = show(only ? only : "cpu", threads, no_cache, list);
+    if (!only && status == RD_OK) status = show_cards(list);
     const char *fixture;
     for (int32_t i = 0; !only && status == RD_OK && (fixture = rd_device_fixture_at(i)) != NULL; i++)
         status = show(fixture, threads, no_cache, list);

@@ -145,6 +145,7 @@ static rd_status print_json(const answer *a, const text_sink *sink) {
     cJSON_AddNumberToObject(root, "decode_tok_s", decode_rate(a));
     cJSON_AddBoolToObject(root, "hit_end", a->result.hit_end);
     cJSON_AddBoolToObject(root, "hit_limit", a->result.hit_limit);
+    cJSON_AddBoolToObject(root, "interrupted", cli_interrupted());
     char *text = sink->lost ? NULL : cJSON_PrintUnformatted(root);
     cJSON_Delete(root);
     if (!text) return cli_error(RD_E_NOMEM, "out of memory while printing JSON");
@@ -154,6 +155,7 @@ static rd_status print_json(const answer *a, const text_sink *sink) {
 }
 
 static void print_stats(const cli_runner *runner, const answer *a) {
+    fflush(stdout); // the two may be one terminal: the answer ends before its figures
     fprintf(stderr,
             "ready in %.0f ms; prefill %" PRId64 " tokens, %.1f tok/s; decode %" PRId64
             " tokens, %.1f tok/s\n",
@@ -192,7 +194,7 @@ static rd_status run(const cli_runner *runner, const generate_options *o, text_s
     status = rd_generate(runner->session, a->prompt_ids, a->prompt_count, &options, a->ids, &a->result);
     a->result.prefilled_tokens = a->prompt_count;
     cli_utf8_finish(&sink->utf8, sink_text, sink);
-    return status == RD_E_CANCELLED ? RD_OK : status; // SIGINT: what was generated is the answer
+    return status == RD_E_CANCELLED ? RD_OK : status; // a signal: what was generated is the answer
 }
 
 static rd_status answer_prompt(const cli_runner *runner, const generate_options *o, const char *text,

@@ -1,36 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by the commands that run a model: opening it, stopping on SIGINT.
+// Shared by the commands that run a model: opening it, a progress function that stops on a signal.
 #include "runner.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-// ---- interrupt ---------------------------------------------------------------------------------------------------------
-static volatile sig_atomic_t interrupted;
-static void on_interrupt(int signal_number) {
-    (void)signal_number;
-    interrupted = 1;
-}
-void cli_catch_interrupt(void) {
-    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-}
-bool cli_interrupted(void) {
-    return interrupted;
-}
-void cli_clear_interrupt(void) {
-    interrupted = 0;
-    cli_catch_interrupt();
-}
 int cli_progress(void *state, const char *what, int64_t done, int64_t total) {
     (void)state;
     (void)what;
     (void)done;
     (void)total;
-    return interrupted;
+    return cli_interrupted();
 }
 
 double cli_now_seconds(void) {

@@ -41,10 +41,6 @@ rd_status cli_print_report(rd_ctx *ctx, FILE *to);
 
 double cli_now_seconds(void);
 
-// ---- SIGINT: the first asks for a clean stop, the second ends the process ------------------------------------------------
-void cli_catch_interrupt(void);
-bool cli_interrupted(void);
-void cli_clear_interrupt(void);
 int cli_progress(void *state, const char *what, int64_t done,
                  int64_t total); // an rd_progress_fn: stops when interrupted
 

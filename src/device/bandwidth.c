@@ -163,6 +163,9 @@ static bool write_cache(const char *folder, const char *path, double gbs) {
 rd_status rd_device_measure(rd_device *device, int32_t threads, int32_t use_cache, double *read_gbs) {
     if (!device || !read_gbs)
         return rdi_fail(RD_E_INVALID, "rd_device_measure: %s=NULL", device ? "read_gbs" : "device");
+    if (device->card)
+        return rdi_fail(RD_E_UNSUPPORTED, "device=%s: the read bandwidth of a card is not measured here",
+                        device->info.name);
     if (device->info.is_fixture)
         return rdi_fail(RD_E_NO_DEVICE, "device=%s is a fixture: it cannot be measured", device->info.name);
     if (threads < 1 || threads > 4096) return rdi_fail(RD_E_INVALID, "threads=%d, needs 1 to 4096", threads);

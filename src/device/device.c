@@ -27,7 +27,7 @@ uint32_t rdi_device_isa(const rd_device *device) {
 }
 
 static rd_status unknown_device(const char *name) {
-    char known[256] = "cpu cpu:ref cpu:avx2 cpu:avx512";
+    char known[256] = "cpu cpu:ref cpu:avx2 cpu:avx512 gpu:0 sim:gfx1201";
     for (int32_t i = 0; rdi_fixture_at(i); i++) {
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, " %s", rdi_fixture_at(i)->info.name);
@@ -106,10 +106,7 @@ static rd_status open_cpu(const char *name, rd_device **out) {
     return RD_OK;
 }
 
-rd_status rd_device_open(const char *name, rd_device **out) {
-    if (!out) return rdi_fail(RD_E_INVALID, "rd_device_open: out=NULL, needs a place for the device");
-    *out = NULL;
-    if (!name) name = "cpu";
+rd_status rdi_device_open_host(const char *name, rd_device **out) {
     if (!strcmp(name, "cpu") || !strncmp(name, "cpu:", 4)) return open_cpu(name, out);
     for (int32_t i = 0; rdi_fixture_at(i); i++) {
         if (strcmp(name, rdi_fixture_at(i)->info.name) != 0) continue;
@@ -120,10 +117,6 @@ rd_status rd_device_open(const char *name, rd_device **out) {
         return RD_OK;
     }
     return unknown_device(name);
-}
-
-void rd_device_close(rd_device *device) {
-    rdi_free(device);
 }
 
 void rd_device_set_log(rd_device *device, rd_log_fn log, void *log_state) {

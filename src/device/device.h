@@ -6,16 +6,22 @@
 #include "base/base.h"
 #include "base/isa.h"
 
+typedef struct rdi_card rdi_card; // src/backend/backend.h
+
 struct rd_device {
     rd_device_info info;
     rdi_backend backend;
     uint32_t isa;
     rdi_log log;
+    rdi_card *card;           // an opened GPU; NULL on the CPU and for fixtures
     char name[32], model[96]; // what info points to on a probed device
 };
 
 rdi_backend rdi_device_backend(const rd_device *device);
 uint32_t rdi_device_isa(const rd_device *device);
+
+// rd_device_open's part that needs no driver: the CPU and the fixtures. Cards are opened by src/backend/cards.c.
+rd_status rdi_device_open_host(const char *name, rd_device **out);
 
 // Fixtures (fixtures.c): NULL past the end.
 const rd_device *rdi_fixture_at(int32_t index);

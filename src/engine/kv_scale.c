@@ -59,7 +59,8 @@ rd_status rdi_engine_kv_scales(const rd_engine *engine, int32_t index, float *k_
             k_bound = norm_bound(&layer->k_norm, g->head_dim);
         } else {
             row_bounds(k, first, g->head_dim, layer->attn_norm.data, row, bounds);
-            for (int64_t i = 0; i < half; i++) k_bound = fmax(k_bound, hypot(bounds[i], bounds[i + half]));
+            for (int64_t i = 0; i < half; i++)
+                k_bound = fmax(k_bound, sqrt(bounds[i] * bounds[i] + bounds[i + half] * bounds[i + half]));
         }
         row_bounds(v, first, g->head_dim, layer->attn_norm.data, row, bounds);
         for (int64_t i = 0; i < g->head_dim; i++) v_bound = fmax(v_bound, bounds[i]);

@@ -43,16 +43,24 @@ void rd_session_free(rd_session *session) {
 }
 
 int64_t rd_session_tokens(const rd_session *session) {
-    return session->tokens;
+    return session ? session->tokens : 0;
 }
 int64_t rd_session_room(const rd_session *session) {
-    return session->engine->geometry.context_tokens - session->tokens;
+    return session ? session->engine->geometry.context_tokens - session->tokens : 0;
 }
 const float *rd_session_logits(const rd_session *session) {
-    return session->has_logits ? session->logits : NULL;
+    return session && session->has_logits ? session->logits : NULL;
+}
+
+// A handle outlives rd_session_free until its engine goes: use after it is told, not run.
+static rd_status check_open(const char *what, const rd_session *session) {
+    if (!session) return rdi_fail(RD_E_INVALID, "%s: session is NULL", what);
+    if (session->open) return RD_OK;
+    return rdi_fail(RD_E_STATE, "%s: the session was freed, needs an open one", what);
 }
 
 rd_status rd_session_truncate(rd_session *session, int64_t tokens) {
+    RDI_TRY(check_open("truncate", session));
     if (tokens < 0 || tokens > session->tokens)
         return rdi_fail(RD_E_INVALID, "truncate: tokens=%lld, the timeline has %d", (long long)tokens,
                         session->tokens);
@@ -135,7 +143,7 @@ static rd_status prefill_chunk(rd_session *session, const int32_t *ids, int32_t 
 }
 
 static rd_status check_sync(const rd_session *session, const int32_t *ids, int64_t count) {
-    if (!session) return rdi_fail(RD_E_INVALID, "sync: session is NULL");
+    RDI_TRY(check_open("sync", session));
     if (count <= 0 || !ids) return rdi_fail(RD_E_INVALID, "the prompt is empty, needs at least one token");
     const int64_t context = session->engine->geometry.context_tokens;
     if (count > context)

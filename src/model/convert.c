@@ -234,8 +234,9 @@ static rd_status write_rest(converter *c, const char *in) {
         for (size_t i = 0; i < RDI_COUNT(copied); i++)
             RDI_TRY(rdi_folder_copy_file(&c->folder, in, copied[i]));
     } else {
-        tokenizer = rd_model_tokenizer(c->model);
-        if (!tokenizer) return rdi_fail_prefix(RD_E_UNSUPPORTED, "convert needs the tokenizer");
+        rd_status status = rdi_model_get_tokenizer(c->model, &tokenizer);
+        if (status)
+            return status == RD_E_NOMEM ? status : rdi_fail_prefix(status, "convert needs the tokenizer");
         RDI_TRY(rdi_write_tokenizer(&c->folder, tokenizer, config));
     }
     return rdi_write_config(&c->folder, config, tokenizer,

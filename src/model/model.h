@@ -99,6 +99,8 @@ typedef enum rdi_layer_slot {
 typedef enum rdi_model_slot { RDI_EMBED = 0, RDI_FINAL_NORM, RDI_HEAD, RDI_MODEL_SLOTS } rdi_model_slot;
 
 const rdi_model_config *rdi_model_get_config(const rd_model *model);
+rd_status rdi_model_get_tokenizer(const rd_model *model,
+                                  const rd_tokenizer **out); // builds it when first asked
 // Every weight that the configuration asks for exists and has its shape: rd_model_open has checked. NULL only for slots
 // that the architecture lacks (Q and K norms). RDI_HEAD of a tied model is the embedding's view.
 const rdi_weight *rdi_model_layer_weight(const rd_model *model, int32_t layer, rdi_layer_slot slot);

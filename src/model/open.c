@@ -88,7 +88,7 @@ static rd_status open_index(rd_model *model, const char *what, const rdi_json *i
                             rdi_entries *out) {
     const rdi_json *map = rdi_json_get(index, "weight_map");
     if (!map || map->kind != RDI_JSON_OBJECT || !map->count)
-        return rdi_fail(RD_E_FORMAT, "%s: weight_map is %s, needs an object of tensor: file", what,
+        return rdi_fail(RD_E_FORMAT, "%s: weight_map is %s, needs a non-empty object of tensor: file", what,
                         rdi_json_kind_name(map));
     RDI_TRY(list_shards(what, map, shards));
     model->mapping = rdi_arena_alloc(&model->arena, (size_t)shards->count * sizeof *model->mapping);
@@ -230,18 +230,22 @@ rd_status rd_model_get_info(const rd_model *model, rd_model_info *info) {
     return RD_OK;
 }
 
-const rd_tokenizer *rd_model_tokenizer(const rd_model *model) {
-    if (!model) {
-        rdi_fail(RD_E_INVALID, "rd_model_tokenizer: model is NULL");
-        return NULL;
-    }
-    rd_model *self =
-        (rd_model *)(uintptr_t)model; // the lazily built tokenizer is no part of the model's visible state
+rd_status rdi_model_get_tokenizer(const rd_model *model, const rd_tokenizer **out) {
+    // The lazily built tokenizer is no part of the model's visible state.
+    rd_model *self = (rd_model *)(uintptr_t)model;
     pthread_mutex_lock(&self->tokenizer_lock);
-    if (!self->tokenizer)
-        (void)rd_tokenizer_open(model->path, &self->tokenizer); // error text stays for the caller
-    const rd_tokenizer *tokenizer = self->tokenizer;
+    rd_status status = self->tokenizer ? RD_OK : rd_tokenizer_open(model->path, &self->tokenizer);
+    *out = self->tokenizer;
     pthread_mutex_unlock(&self->tokenizer_lock);
+    return status;
+}
+
+const rd_tokenizer *rd_model_tokenizer(const rd_model *model) {
+    const rd_tokenizer *tokenizer = NULL;
+    if (!model)
+        rdi_fail(RD_E_INVALID, "rd_model_tokenizer: model is NULL");
+    else
+        (void)rdi_model_get_tokenizer(model, &tokenizer); // error text stays for the caller
     return tokenizer;
 }
 

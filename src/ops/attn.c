@@ -43,7 +43,8 @@ static rd_status check_query(const char *op, const rd_attn_args *args) {
     RDI_TRY(rdi_check_tensor(op, "out", out, 3, RD_DTYPE_NONE));
     RDI_TRY(check_dtype(op, "out", out, RD_DTYPE_BF16, RD_DTYPE_F32));
     for (int32_t axis = 0; axis < 3; axis++) RDI_TRY(rdi_check_dim(op, "out", out, axis, q->shape[axis]));
-    return rdi_check_stride(op, "out", out, 2, 1);
+    RDI_TRY(rdi_check_stride(op, "out", out, 2, 1));
+    return rdi_check_apart(op, "out", out);
 }
 
 static rd_status check_scale(const char *op, const char *field, const rd_tensor *scale,
@@ -172,6 +173,8 @@ static rdi_attn_args kernel_args(const rd_attn_args *args, bool token_order) {
         .scale = args->scale,
         .softcap = args->softcap,
         .window = args->window,
+        .max_q_len = args->max_q_len,
+        .max_kv_len = args->max_kv_len ? args->max_kv_len : args->block_table.shape[1] * k->shape[1],
     };
 }
 
@@ -187,21 +190,38 @@ static rd_status check_against_plan(const rd_plan *plan, const rdi_attn_args *a)
     return check_feature(plan, "sinks", a->sinks != NULL);
 }
 
+// On a card the caller names the bounds that the host reads from the tables elsewhere.
+static rd_status check_bounds(const char *op, const rdi_attn_args *a) {
+    if (a->max_q_len < 1 || a->max_q_len > a->tokens)
+        return rdi_fail(RD_E_INVALID, "%s: max_q_len=%lld, a card needs 1..%lld: it bounds every q_len", op,
+                        (long long)a->max_q_len, (long long)a->tokens);
+    if (a->max_kv_len < 1 || a->max_kv_len > a->max_blocks * a->block_tokens)
+        return rdi_fail(RD_E_INVALID, "%s: max_kv_len=%lld, needs 1..%lld (%lld blocks of %lld tokens)", op,
+                        (long long)a->max_kv_len, (long long)(a->max_blocks * a->block_tokens),
+                        (long long)a->max_blocks, (long long)a->block_tokens);
+    return RD_OK;
+}
+
+static rd_status check_contents(const char *op, rdi_attn_args *a) {
+    if (a->q_starts[0] < 0)
+        return rdi_fail(RD_E_INVALID, "%s: q_starts[0]=%d, needs >= 0", op, a->q_starts[0]);
+    a->max_q_len = 1;
+    for (int64_t seq = 0; seq < a->seqs; seq++) {
+        RDI_TRY(check_sequence(op, a, seq));
+        a->max_q_len = rdi_max(a->max_q_len, (int64_t)a->q_starts[seq + 1] - a->q_starts[seq]);
+    }
+    return RD_OK;
+}
+
 // The row for the longest sequence of the batch. Every q_len must lie in the plan's interval; rows of one op and
 // backend that a plan can mix share an order class, so a sequence's bits do not depend on its neighbours' lengths.
 static rd_status row_of_batch(const rd_plan *plan, const rdi_attn_args *a, const rdi_row **out) {
-    int64_t longest = 0;
-    for (int64_t seq = 0; seq < a->seqs; seq++) {
-        int64_t q_len = (int64_t)a->q_starts[seq + 1] - a->q_starts[seq];
-        if (q_len > longest) longest = q_len;
-    }
-    *out = rdi_plan_row(plan, rdi_max(longest, 1));
+    *out = rdi_plan_row(plan, a->max_q_len);
     return *out ? RD_OK : RD_E_INVALID;
 }
 
 rd_status rd_attn_run(const rd_plan *plan, const rd_attn_args *args, void *ws, size_t *ws_bytes,
                       rd_stream stream) {
-    (void)stream;
     if (!plan) return rdi_fail(RD_E_INVALID, "attn: plan=NULL, needs a plan of attn_prefill or attn_decode");
     const char *op = rdi_plan_op(plan), *order = rdi_plan_word(plan, "k_order");
     if (strcmp(op, "attn_prefill") && strcmp(op, "attn_decode"))
@@ -214,11 +234,14 @@ rd_status rd_attn_run(const rd_plan *plan, const rd_attn_args *args, void *ws, s
     RDI_TRY(check_tables(op, args));
     rdi_attn_args a = kernel_args(args, token_order);
     RDI_TRY(check_against_plan(plan, &a));
-    if (a.q_starts[0] < 0) return rdi_fail(RD_E_INVALID, "%s: q_starts[0]=%d, needs >= 0", op, a.q_starts[0]);
-    for (int64_t seq = 0; seq < a.seqs; seq++) RDI_TRY(check_sequence(op, &a, seq));
+    RDI_TRY(RDI_CHECK_PLACES(plan, {"q", &args->q}, {"k_cache", &args->k_cache}, {"v_cache", &args->v_cache},
+                             {"k_scale", &args->k_scale}, {"v_scale", &args->v_scale},
+                             {"block_table", &args->block_table}, {"kv_lens", &args->kv_lens},
+                             {"q_starts", &args->q_starts}, {"sinks", &args->sinks}, {"out", &args->out}));
+    RDI_TRY(rdi_plan_on_host(plan) ? check_contents(op, &a) : check_bounds(op, &a));
     const rdi_row *row;
     RDI_TRY(row_of_batch(plan, &a, &row));
     bool done = false;
     RDI_TRY(rdi_check_workspace(op, rdi_row_ws_bytes(plan, row, &a), ws, ws_bytes, &done));
-    return done ? RD_OK : rdi_row_launch(plan, row, &a, ws);
+    return done ? RD_OK : rdi_row_launch(plan, row, &a, ws, stream);
 }

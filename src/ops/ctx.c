@@ -8,11 +8,22 @@
 #include <stdio.h>
 #include <string.h>
 
+enum {
+    RDI_MOST_THREADS = 4096
+}; // of a team; a host's parallel_for keeps to it, so that workspace sizes stay sane
+
 static rd_status pick_threads(const rd_ctx_options *options, const rd_device *device, int32_t *out) {
     int64_t threads = options ? options->threads : 0;
-    if (threads < 0)
-        return rdi_fail(RD_E_INVALID, "threads=%lld, needs >= 1, or 0 for the default", (long long)threads);
-    if (threads == 0) RDI_TRY(rdi_env_int("RADIANCE_THREADS", 0, 4096, &threads));
+    if (threads < 0 || threads > RDI_MOST_THREADS)
+        return rdi_fail(RD_E_INVALID, "threads=%lld, needs 1 to %d, or 0 for the default", (long long)threads,
+                        RDI_MOST_THREADS);
+    if (threads == 0) RDI_TRY(rdi_env_int("RADIANCE_THREADS", 0, RDI_MOST_THREADS, &threads));
+    if (threads == 0 && device->card) { // a card's context still packs weights on the host
+        rd_device *host = NULL;
+        RDI_TRY(rdi_device_open_host("cpu", &host));
+        threads = host->info.performance_cores;
+        rd_device_close(host);
+    }
     if (threads == 0) threads = device->info.performance_cores;
     *out = (int32_t)threads;
     return RD_OK;

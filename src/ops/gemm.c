@@ -34,11 +34,8 @@ static rd_status check_dtype(const gemm_call *call, const char *field, const cha
                     needs);
 }
 
-static rd_status check_place(const gemm_call *call, const char *field, const rd_tensor *tensor) {
+static rd_status check_alignment(const gemm_call *call, const char *field, const rd_tensor *tensor) {
     size_t bytes = rd_dtype_bytes(tensor->dtype);
-    if (tensor->device != 0)
-        return rdi_fail(RD_E_INVALID, "%s: %s: device=%d, needs 0 (host memory)", call->op, field,
-                        (int)tensor->device);
     if (bytes && (uintptr_t)tensor->data % bytes)
         return rdi_fail(RD_E_INVALID, "%s: %s: data=%p, needs alignment to %zu bytes", call->op, field,
                         tensor->data, bytes);
@@ -50,7 +47,7 @@ static rd_status check_matrix(const gemm_call *call, const char *field, const rd
                               const char *key, const char *dtypes, bool written) {
     RDI_TRY(rdi_check_tensor(call->op, field, tensor, 2, RD_DTYPE_NONE));
     RDI_TRY(check_dtype(call, field, key, tensor->dtype, dtypes));
-    RDI_TRY(check_place(call, field, tensor));
+    RDI_TRY(check_alignment(call, field, tensor));
     for (int axis = 0; axis < 2; axis++)
         if (tensor->shape[axis] < 1)
             return rdi_fail(RD_E_INVALID, "%s: %s: shape[%d]=%lld, needs >= 1", call->op, field, axis,
@@ -66,7 +63,7 @@ static rd_status check_scale(const gemm_call *call, const char *field, const rd_
                              const char *key, const char *dtypes, int64_t rows) {
     RDI_TRY(rdi_check_tensor(call->op, field, scale, 2, RD_DTYPE_NONE));
     RDI_TRY(check_dtype(call, field, key, scale->dtype, dtypes));
-    RDI_TRY(check_place(call, field, scale));
+    RDI_TRY(check_alignment(call, field, scale));
     RDI_TRY(rdi_check_dim(call->op, field, scale, 0, rows));
     return rdi_check_dim(call->op, field, scale, 1, rdi_ceil_div(call->out->k, RDI_GEMM_BLOCK));
 }
@@ -122,7 +119,7 @@ static rd_status check_bias(const gemm_call *call) {
     if (!bias->data) return RD_OK;
     RDI_TRY(rdi_check_tensor(call->op, "bias", bias, 1, RD_DTYPE_NONE));
     RDI_TRY(check_dtype(call, "bias", "bias_dtype", bias->dtype, "fp32 bf16"));
-    RDI_TRY(check_place(call, "bias", bias));
+    RDI_TRY(check_alignment(call, "bias", bias));
     RDI_TRY(rdi_check_dim(call->op, "bias", bias, 0, call->out->n));
     if (call->out->n > 1) RDI_TRY(rdi_check_stride(call->op, "bias", bias, 0, 1));
     call->out->bias = bias->data;
@@ -171,7 +168,6 @@ static rd_status check_call(const gemm_call *call) {
 
 rd_status rd_gemm_run(const rd_plan *plan, const rd_gemm_args *args, void *ws, size_t *ws_bytes,
                       rd_stream stream) {
-    (void)stream;
     if (!plan || !args) return rdi_fail(RD_E_INVALID, "gemm: %s=NULL, needs a value", plan ? "args" : "plan");
     const char *op = rdi_plan_op(plan);
     if (strncmp(op, "gemm_", 5))
@@ -179,9 +175,11 @@ rd_status rd_gemm_run(const rd_plan *plan, const rd_gemm_args *args, void *ws, s
     rdi_gemm_args kernel_args;
     gemm_call call = {plan, op, args, &kernel_args};
     RDI_TRY(check_call(&call));
+    RDI_TRY(RDI_CHECK_PLACES(plan, {"a", &args->a}, {"a_scale", &args->a_scale}, {"w", &args->w},
+                             {"w_scale", &args->w_scale}, {"bias", &args->bias}, {"c", &args->c}));
     const rdi_row *row = rdi_plan_row(plan, kernel_args.m);
     if (!row) return RD_E_INVALID;
     bool done = false;
     RDI_TRY(rdi_check_workspace(op, rdi_row_ws_bytes(plan, row, &kernel_args), ws, ws_bytes, &done));
-    return done ? RD_OK : rdi_row_launch(plan, row, &kernel_args, ws);
+    return done ? RD_OK : rdi_row_launch(plan, row, &kernel_args, ws, stream);
 }

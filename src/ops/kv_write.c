@@ -15,7 +15,10 @@ static rd_status check_cache(const rd_plan *plan, const char *field, const rd_te
     RDI_TRY(rdi_check_dim(op, field, cache, 1, rdi_plan_int(plan, "block_tokens")));
     RDI_TRY(rdi_check_dim(op, field, cache, 2, heads));
     RDI_TRY(rdi_check_dim(op, field, cache, 3, rdi_plan_int(plan, "head_dim")));
-    if (!token_order) return rdi_check_stride(op, field, cache, 3, 1);
+    if (!token_order) {
+        RDI_TRY(rdi_check_stride(op, field, cache, 3, 1));
+        return rdi_check_apart(op, field, cache);
+    }
     if (cache->shape[1] % 16)
         return rdi_fail(RD_E_INVALID, "%s: %s: block_tokens=%lld, needs a multiple of 16 for k_order=token",
                         op, field, (long long)cache->shape[1]);
@@ -23,24 +26,25 @@ static rd_status check_cache(const rd_plan *plan, const char *field, const rd_te
     return rdi_check_stride(op, field, cache, 3, 16);
 }
 
-static rd_status check_scale(const char *field, const rd_tensor *scale, rd_dtype kv_dtype, int64_t heads) {
+static rd_status check_scale(const char *field, const rd_tensor *scale, rd_dtype kv_dtype, int64_t heads,
+                             bool readable) {
     if (!scale->data) return RD_OK;
     if (kv_dtype != RD_DTYPE_E4M3)
         return rdi_fail(RD_E_INVALID, "%s: %s is given, needs kv_dtype=fp8_e4m3 (seen %s)", op, field,
                         rd_dtype_name(kv_dtype));
     RDI_TRY(rdi_operand_vector(op, field, scale, RD_DTYPE_F32, heads));
     const float *values = scale->data;
-    for (int64_t h = 0; h < heads; h++)
+    for (int64_t h = 0; readable && h < heads; h++)
         if (!(values[h] > 0.0f) || isinf(values[h]))
             return rdi_fail(RD_E_INVALID, "%s: %s[%lld]=%g, needs a finite number > 0", op, field,
                             (long long)h, (double)values[h]);
     return RD_OK;
 }
 
-static rd_status check_slots(const rd_tensor *slots, int64_t tokens, int64_t capacity) {
+static rd_status check_slots(const rd_tensor *slots, int64_t tokens, int64_t capacity, bool readable) {
     RDI_TRY(rdi_operand_vector(op, "slots", slots, RD_DTYPE_I64, tokens));
     const int64_t *values = slots->data;
-    for (int64_t t = 0; t < tokens; t++)
+    for (int64_t t = 0; readable && t < tokens; t++)
         if (values[t] >= capacity)
             return rdi_fail(RD_E_INVALID, "%s: slots[%lld]=%lld, needs < %lld (blocks * block_tokens)", op,
                             (long long)t, (long long)values[t], (long long)capacity);
@@ -55,13 +59,16 @@ static rd_status check_operands(const rd_plan *plan, const rd_kv_write_args *arg
     RDI_TRY(rdi_operand_heads(op, "v", &args->v, args->k.dtype, tokens, heads, head_dim));
     RDI_TRY(check_cache(plan, "k_cache", &args->k_cache, &args->k_cache, heads, token_order));
     RDI_TRY(check_cache(plan, "v_cache", &args->v_cache, &args->k_cache, heads, false));
-    RDI_TRY(check_scale("k_scale", &args->k_scale, args->k_cache.dtype, heads));
-    RDI_TRY(check_scale("v_scale", &args->v_scale, args->k_cache.dtype, heads));
-    return check_slots(&args->slots, tokens, args->k_cache.shape[0] * args->k_cache.shape[1]);
+    RDI_TRY(RDI_CHECK_PLACES(plan, {"k", &args->k}, {"v", &args->v}, {"k_cache", &args->k_cache},
+                             {"v_cache", &args->v_cache}, {"k_scale", &args->k_scale},
+                             {"v_scale", &args->v_scale}, {"slots", &args->slots}));
+    bool readable = rdi_plan_on_host(plan);
+    RDI_TRY(check_scale("k_scale", &args->k_scale, args->k_cache.dtype, heads, readable));
+    RDI_TRY(check_scale("v_scale", &args->v_scale, args->k_cache.dtype, heads, readable));
+    return check_slots(&args->slots, tokens, args->k_cache.shape[0] * args->k_cache.shape[1], readable);
 }
 
 rd_status rd_kv_write_run(const rd_plan *plan, const rd_kv_write_args *args, rd_stream stream) {
-    (void)stream;
     RDI_TRY(rdi_operand_begin(plan, op, args, sizeof *args));
     RDI_TRY(check_operands(plan, args));
     const rdi_row *row = rdi_plan_row(plan, 0);
@@ -94,5 +101,5 @@ rd_status rd_kv_write_run(const rd_plan *plan, const rd_kv_write_args *args, rd_
         .x_dtype = args->k.dtype,
         .kv_dtype = args->k_cache.dtype,
     };
-    return rdi_row_launch(plan, row, &kernel, NULL);
+    return rdi_row_launch(plan, row, &kernel, NULL, stream);
 }

@@ -3,6 +3,7 @@
 // A plan is immutable: any number of threads may run it.
 #include "ops/plan.h"
 
+#include "backend/backend.h"
 #include "ops/ctx.h"
 #include "policy/order.h"
 
@@ -12,7 +13,8 @@
 typedef struct plan_range {
     int64_t lo, hi;
     const rdi_row *row;
-    bool fast_refused; // the row is a slow one although the op has faster ones
+    const rdi_loaded *loaded; // a GPU row's code object on the context's card
+    bool fast_refused;        // the row is a slow one although the op has faster ones
     char reason[512];
 } plan_range;
 
@@ -87,7 +89,10 @@ static void sorted_text(const rd_plan *plan, const plan_range *range, char *text
     if (query.op->info.interval_key) rdi_query_bind(&query, query.op->info.interval_key, range->lo);
     char rest[RDI_QUERY_TEXT_BYTES];
     rdi_query_sorted_text(&query, rest);
-    snprintf(text, bytes, "..%lld %s", (long long)range->hi, rest);
+    if (query.op->info.interval_key)
+        snprintf(text, bytes, "..%lld %s", (long long)range->hi, rest);
+    else
+        snprintf(text, bytes, "%s", rest); // the same question as a select: one entry
 }
 
 static rd_status record(const rd_plan *plan) {
@@ -118,6 +123,14 @@ static rd_status check_covered(const rd_plan *plan) {
     return RD_OK;
 }
 
+// Code objects are loaded here, so that a run allocates nothing.
+static rd_status load_code(rd_plan *plan) {
+    rdi_card *card = plan->ctx->device->card;
+    for (int32_t i = 0; card && i < plan->count; i++)
+        RDI_TRY(rdi_card_load(card, plan->ranges[i].row->image, &plan->ranges[i].loaded));
+    return RD_OK;
+}
+
 // `table` holds the rows to decide among: the context's, or the one that the caller forces. Only a decision is recorded.
 static rd_status create(rd_ctx *ctx, rdi_table table, bool forced, const char *op, const rd_param *params,
                         int32_t count, int64_t lo, int64_t hi, rd_plan **out) {
@@ -136,6 +149,7 @@ static rd_status create(rd_ctx *ctx, rdi_table table, bool forced, const char *o
     if (query.op->info.interval_key) rdi_query_bind(&plan->query, query.op->info.interval_key, lo);
     rd_status status = forced ? RD_OK : record(plan);
     if (status == RD_OK) status = check_covered(plan);
+    if (status == RD_OK) status = load_code(plan);
     if (status != RD_OK) {
         rdi_free(plan);
         return status;
@@ -223,18 +237,12 @@ rd_status rd_plan_text(const rd_plan *plan, char *text, size_t *bytes) {
     return RD_OK;
 }
 
-size_t rdi_row_ws_bytes(const rd_plan *plan, const rdi_row *row, const void *args) {
-    return row->ws_bytes ? row->ws_bytes(args, rdi_par_threads(plan->ctx->par)) : 0;
+const rd_ctx *rdi_plan_ctx(const rd_plan *plan) {
+    return plan->ctx;
 }
 
-rd_status rdi_row_launch(const rd_plan *plan, const rdi_row *row, const void *args, void *ws) {
-    const rd_device_info *device = &plan->ctx->device->info;
-    if (device->is_fixture)
-        return rdi_fail(RD_E_NO_DEVICE,
-                        "device=%s is a fixture: it answers questions, kernels cannot run on it",
-                        device->name);
-    if (!row->run)
-        return rdi_fail(RD_E_NO_DEVICE, "%s: no %s driver in this build", row->info.name, device->backend);
-    row->run(args, ws, plan->ctx->par);
-    return RD_OK;
+const struct rdi_loaded *rdi_plan_loaded(const rd_plan *plan, const rdi_row *row) {
+    for (int32_t i = 0; i < plan->count; i++)
+        if (plan->ranges[i].row == row) return plan->ranges[i].loaded;
+    return NULL;
 }

@@ -26,10 +26,30 @@ rd_status rdi_check_dim(const char *op, const char *field, const rd_tensor *tens
                         int64_t needed);
 rd_status rdi_check_stride(const char *op, const char *field, const rd_tensor *tensor, int32_t axis,
                            int64_t needed);
+// No element twice: for what a kernel writes. After rdi_check_tensor, which bounds the extent.
+rd_status rdi_check_apart(const char *op, const char *field, const rd_tensor *tensor);
 // The ws protocol of radiance.h: with ws == NULL stores `needed` in *ws_bytes and sets *done; else checks size, alignment.
 rd_status rdi_check_workspace(const char *op, size_t needed, void *ws, size_t *ws_bytes, bool *done);
-// Size of the workspace of `row` for args, and launch on the plan's pool.
+// Every operand lies where the plan's device is: host memory for the CPU, memory of the card for a GPU. Operands that are
+// not given (data == NULL) are passed over.
+typedef struct rdi_operand {
+    const char *field;
+    const rd_tensor *tensor;
+} rdi_operand;
+rd_status rdi_check_places(const rd_plan *plan, const rdi_operand *operands, size_t count);
+#define RDI_CHECK_PLACES(plan_, ...)                                                                         \
+    rdi_check_places((plan_), (const rdi_operand[]){__VA_ARGS__},                                            \
+                     sizeof((const rdi_operand[]){__VA_ARGS__}) / sizeof(rdi_operand))
+// May the host read the operands' contents? False on a card: there the kernels keep to their bounds themselves.
+bool rdi_plan_on_host(const rd_plan *plan);
+
+// Size of the workspace of `row` for args; launch on the plan's pool or card (launch.c).
 size_t rdi_row_ws_bytes(const rd_plan *plan, const rdi_row *row, const void *args);
-rd_status rdi_row_launch(const rd_plan *plan, const rdi_row *row, const void *args, void *ws);
+rd_status rdi_row_launch(const rd_plan *plan, const rdi_row *row, const void *args, void *ws,
+                         rd_stream stream);
+
+// What launch.c needs of a plan.
+const rd_ctx *rdi_plan_ctx(const rd_plan *plan);
+const struct rdi_loaded *rdi_plan_loaded(const rd_plan *plan, const rdi_row *row); // code object of a GPU row
 
 #endif // RDI_PLAN_H

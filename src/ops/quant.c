@@ -35,7 +35,6 @@ static rd_status check_operands(const rd_plan *plan, const rd_quant_args *args, 
 
 rd_status rd_quant_run(const rd_plan *plan, const rd_quant_args *args, void *ws, size_t *ws_bytes,
                        rd_stream stream) {
-    (void)stream;
     RDI_TRY(rdi_operand_begin(plan, op, args, sizeof *args));
     rdi_quant_fuse fuse = RDI_FUSE_NONE;
     RDI_TRY(parse_fuse(plan, &fuse));
@@ -68,5 +67,8 @@ rd_status rd_quant_run(const rd_plan *plan, const rd_quant_args *args, void *ws,
     RDI_TRY(rdi_check_workspace(op, rdi_row_ws_bytes(plan, row, &kernel), ws, ws_bytes, &done));
     if (done) return RD_OK;
     RDI_TRY(check_operands(plan, args, fuse));
-    return rdi_row_launch(plan, row, &kernel, ws);
+    RDI_TRY(RDI_CHECK_PLACES(plan, {"x", &args->x}, {"up", &args->up}, {"residual", &args->residual},
+                             {"norm_weight", &args->norm_weight}, {"q", &args->q},
+                             {"q_scale", &args->q_scale}));
+    return rdi_row_launch(plan, row, &kernel, ws, stream);
 }

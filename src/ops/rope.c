@@ -8,10 +8,10 @@
 // Beyond 2^22 positions the fast rows' three-part reduction of the angle loses bits (kernels/elementwise/body.inc).
 #define MAX_POSITION (1 << 22)
 
-static rd_status check_positions(const char *op, const rd_tensor *positions, int64_t tokens) {
+static rd_status check_positions(const char *op, const rd_tensor *positions, int64_t tokens, bool readable) {
     RDI_TRY(rdi_operand_vector(op, "positions", positions, RD_DTYPE_I32, tokens));
     const int32_t *values = positions->data;
-    for (int64_t t = 0; t < tokens; t++)
+    for (int64_t t = 0; readable && t < tokens; t++)
         if (values[t] < 0 || values[t] > MAX_POSITION)
             return rdi_fail(RD_E_INVALID, "%s: positions[%lld]=%d, needs 0..%d", op, (long long)t, values[t],
                             MAX_POSITION);
@@ -30,7 +30,6 @@ static rd_status check_norms(const char *op, const rd_plan *plan, const rd_rope_
 
 rd_status rd_rope_run(const rd_plan *plan, const rd_rope_args *args, rd_stream stream) {
     static const char op[] = "rope";
-    (void)stream;
     RDI_TRY(rdi_operand_begin(plan, op, args, sizeof *args));
     int64_t tokens = args->q.shape[0], head_dim = rdi_plan_int(plan, "head_dim"),
             rotary = rdi_plan_int(plan, "rotary_dim");
@@ -44,7 +43,12 @@ rd_status rd_rope_run(const rd_plan *plan, const rd_rope_args *args, rd_stream s
                               head_dim));
     if (has_k)
         RDI_TRY(rdi_operand_heads(op, "k", &args->k, args->q.dtype, tokens, args->k.shape[1], head_dim));
-    RDI_TRY(check_positions(op, &args->positions, tokens));
+    RDI_TRY(RDI_CHECK_PLACES(plan, {"q", &args->q}, {"k", &args->k}, {"positions", &args->positions},
+                             {"inv_freq", &args->inv_freq}, {"q_norm", &args->q_norm},
+                             {"k_norm", &args->k_norm}));
+    RDI_TRY(check_positions(op, &args->positions, tokens, rdi_plan_on_host(plan)));
+    RDI_TRY(rdi_check_apart(op, "q", &args->q));
+    if (has_k) RDI_TRY(rdi_check_apart(op, "k", &args->k));
     RDI_TRY(rdi_operand_vector(op, "inv_freq", &args->inv_freq, RD_DTYPE_F32, rotary / 2));
     RDI_TRY(check_norms(op, plan, args, head_dim));
     const rdi_row *row = rdi_plan_row(plan, 0);
@@ -72,5 +76,5 @@ rd_status rd_rope_run(const rd_plan *plan, const rd_rope_args *args, rd_stream s
         .unit_offset = args->unit_offset,
         .interleaved = strcmp(style, "interleaved") == 0,
     };
-    return rdi_row_launch(plan, row, &kernel, NULL);
+    return rdi_row_launch(plan, row, &kernel, NULL, stream);
 }

@@ -32,13 +32,13 @@ static rd_status check_operands(const rd_plan *plan, const rd_sample_args *args)
     RDI_TRY(rdi_operand_vector(op, "ids", &args->ids, RD_DTYPE_I32, rows));
     if (!args->rows)
         return rdi_fail(RD_E_INVALID, "%s: rows=NULL, needs the settings of %lld rows", op, (long long)rows);
-    for (int64_t i = 0; i < rows; i++) RDI_TRY(check_row(i, &args->rows[i]));
+    RDI_TRY(RDI_CHECK_PLACES(plan, {"logits", &args->logits}, {"ids", &args->ids}));
+    for (int64_t i = 0; rdi_plan_on_host(plan) && i < rows; i++) RDI_TRY(check_row(i, &args->rows[i]));
     return RD_OK;
 }
 
 rd_status rd_sample_run(const rd_plan *plan, const rd_sample_args *args, void *ws, size_t *ws_bytes,
                         rd_stream stream) {
-    (void)stream;
     RDI_TRY(rdi_operand_begin(plan, op, args, sizeof *args));
     const rdi_row *row = rdi_plan_row(plan, 0);
     if (!row) return RD_E_INVALID;
@@ -55,5 +55,5 @@ rd_status rd_sample_run(const rd_plan *plan, const rd_sample_args *args, void *w
     RDI_TRY(rdi_check_workspace(op, rdi_row_ws_bytes(plan, row, &kernel), ws, ws_bytes, &done));
     if (done) return RD_OK;
     RDI_TRY(check_operands(plan, args));
-    return rdi_row_launch(plan, row, &kernel, ws);
+    return rdi_row_launch(plan, row, &kernel, ws, stream);
 }

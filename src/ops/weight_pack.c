@@ -30,6 +30,7 @@ static void pack_body(void *arg, int32_t worker, int32_t workers) {
 static rd_status check_source(const rd_tensor *w) {
     static const char *const op = "weight_pack";
     RDI_TRY(rdi_check_tensor(op, "w", w, 2, RD_DTYPE_NONE));
+    if (w->device) return rdi_fail(RD_E_INVALID, "%s: w: device=%d, needs 0 (host memory)", op, w->device);
     if (w->dtype != RD_DTYPE_E4M3 && w->dtype != RD_DTYPE_BF16)
         return rdi_fail(RD_E_INVALID, "%s: w: dtype=%s, needs one of: fp8_e4m3 bf16", op,
                         rd_dtype_name(w->dtype));
@@ -79,6 +80,9 @@ rd_status rd_weight_pack(rd_ctx *ctx, const rd_tensor *w, const char *layout, rd
         return RD_OK;
     }
     RDI_TRY(rdi_check_tensor("weight_pack", "packed", packed, 2, w->dtype));
+    if (packed->device)
+        return rdi_fail(RD_E_INVALID, "weight_pack: packed: device=%d, needs 0 (host memory)",
+                        packed->device);
     RDI_TRY(rdi_check_dim("weight_pack", "packed", packed, 0, panels));
     RDI_TRY(rdi_check_dim("weight_pack", "packed", packed, 1, elems));
     RDI_TRY(rdi_check_stride("weight_pack", "packed", packed, 1, 1));

@@ -22,7 +22,8 @@ static void judge(const rdi_row *row, const rd_device *device, const rdi_query *
                   const rdi_preference *preference, rd_verdict *verdict) {
     *verdict = (rd_verdict){.kernel = &row->info};
     if (row->isa & ~rdi_device_isa(device)) {
-        const char *has = RDI_ISA_TEXT(rdi_device_isa(device));
+        bool cpu = rdi_device_backend(device) == RDI_BACKEND_CPU;
+        const char *has = cpu ? RDI_ISA_TEXT(rdi_device_isa(device)) : device->info.arch;
         snprintf(verdict->reason, sizeof verdict->reason, "isa=%s, needs %s", *has ? has : "none",
                  row->info.isa);
         return;
@@ -93,8 +94,9 @@ void rdi_verdicts_reason(const rdi_verdicts *verdicts, const rdi_query *query, c
                          char *text, size_t bytes) {
     const rdi_row *chosen = rdi_verdicts_chosen(verdicts);
     if (!verdicts->count) {
-        snprintf(text, bytes, "no %s kernel for %s in this build", query->op->info.name,
-                 device->info.backend);
+        const char *absent = rdi_rows_absent(rdi_device_backend(device));
+        snprintf(text, bytes, "no %s kernel for %s in this build%s%s%s", query->op->info.name,
+                 device->info.backend, absent ? " (" : "", absent ? absent : "", absent ? ")" : "");
     } else if (!chosen) {
         join_reasons(verdicts, text, bytes);
     } else if (rdi_row_is_slow(chosen)) {

@@ -28,6 +28,8 @@ typedef struct rdi_attn_args {
     rd_dtype q_dtype, kv_dtype, out_dtype;
     float scale, softcap; // softcap 0 = off
     int32_t window;       // 0 = off
+    // Bounds of the call: no sequence has more query tokens or keys. GPU grids are made from these.
+    int64_t max_q_len, max_kv_len;
 } rdi_attn_args;
 
 #endif // RDI_ATTN_ARGS_H

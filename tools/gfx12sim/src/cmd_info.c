@@ -36,17 +36,27 @@ static int by_text(const void *a, const void *b) {
     return strcmp(a, *(const char *const *)b);
 }
 
+// The list of executed instructions comes from the test cases; that their tests can fail is what the tests
+// themselves prove, by falsifying each instruction in turn.
 int gs_cmd_coverage(int argc, char **argv) {
+    static const char *const how[] = {[GS_EFFECT_RESULT] =
+                                          "result: independent formula, and a false result is noticed",
+                                      [GS_EFFECT_ORDER] = "order: left out, a check reports it",
+                                      [GS_EFFECT_NONE] = "no effect here: decoded and stepped over",
+                                      [GS_EFFECT_REFUSED] = "refused: a fault with its text, always"};
     (void)argc, (void)argv;
-    size_t tested, untested = 0;
+    size_t tested, untested = 0, count[sizeof how / sizeof *how] = {0};
     const char *const *covered = gs_covered(&tested);
     for (size_t i = 0; i < gs_row_count(); i++) {
         const char *name = gs_row_mnemonic(i);
         bool has = bsearch(name, covered, tested, sizeof *covered, by_text);
         untested += !has;
-        printf("%-36s %s\n", name, has ? "tested" : "UNTESTED");
+        count[gs_row_effect(i)] += has;
+        printf("%-36s %s\n", name, has ? how[gs_row_effect(i)] : "UNTESTED");
     }
-    printf("%zu instructions, %zu untested\n", gs_row_count(), untested);
+    printf("%zu instructions: %zu results, %zu orders, %zu without effect, %zu refused, %zu untested\n",
+           gs_row_count(), count[GS_EFFECT_RESULT], count[GS_EFFECT_ORDER], count[GS_EFFECT_NONE],
+           count[GS_EFFECT_REFUSED], untested);
     return untested ? 1 : 0;
 }
 

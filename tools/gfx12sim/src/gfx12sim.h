@@ -223,6 +223,15 @@ gs_status gs_kernarg_pack(const gs_kernel *kernel, void *const *params, void *ke
 // ---- Coverage -------------------------------------------------------------------------------------------
 size_t gs_row_count(void);
 const char *gs_row_mnemonic(size_t index); // sorted
+gs_class gs_row_class(size_t index);
+// What a test of the instruction can look at.
+typedef enum gs_effect {
+    GS_EFFECT_RESULT,  // a register, memory or the program counter
+    GS_EFFECT_ORDER,   // waits and barriers: what may follow
+    GS_EFFECT_NONE,    // a hint, or a counter that no simulated instruction uses
+    GS_EFFECT_REFUSED, // a fault, always
+} gs_effect;
+gs_effect gs_row_effect(size_t index);
 
 #ifdef __cplusplus
 }

@@ -23,12 +23,9 @@ gs_group *gs_group_create(gs_run *run, gs_stats *stats, gs_line_stats *lines) {
     g->waves = aligned(n * sizeof *g->waves);
     g->vgpr_store = aligned((size_t)n * GS_VGPRS * GS_LANES * 4);
     g->lds = aligned(words * 4 + 64); // wide stores of checked addresses stay inside
-    g->shadow.write = calloc(words + 4, 4), g->shadow.read = calloc(words + 4, 4),
-    g->shadow.read_other = calloc(words + 4, 4);
-    g->shadow.init = calloc(words + 4, 1);
+    g->shadow = aligned((words + 4) * sizeof *g->shadow);
     g->scratch_store = aligned((size_t)n * GS_LANES * (run->scratch_bytes + 4));
-    if (!g->waves || !g->vgpr_store || !g->lds || !g->shadow.write || !g->shadow.read ||
-        !g->shadow.read_other || !g->shadow.init || !g->scratch_store) {
+    if (!g->waves || !g->vgpr_store || !g->lds || !g->shadow || !g->scratch_store) {
         gs_group_free(g);
         return NULL;
     }
@@ -37,8 +34,7 @@ gs_group *gs_group_create(gs_run *run, gs_stats *stats, gs_line_stats *lines) {
 
 void gs_group_free(gs_group *g) {
     if (!g) return;
-    free(g->waves), free(g->vgpr_store), free(g->lds), free(g->scratch_store);
-    free(g->shadow.write), free(g->shadow.read), free(g->shadow.read_other), free(g->shadow.init);
+    free(g->waves), free(g->vgpr_store), free(g->lds), free(g->scratch_store), free(g->shadow);
     free(g);
 }
 
@@ -101,11 +97,7 @@ void gs_group_start(gs_group *g, u32 linear) {
     g->near = (gs_range){0};
     u32 words = run->lds_bytes / 4 + 1;
     for (u32 i = 0; i < words; i++) memcpy(g->lds + 4 * i, &(u32){POISON}, 4);
-    if (run->checked) {
-        memset(g->shadow.write, 0, words * 4), memset(g->shadow.read, 0, words * 4),
-            memset(g->shadow.read_other, 0, words * 4);
-        memset(g->shadow.init, 0, words);
-    }
+    if (run->checked) memset(g->shadow, 0, words * sizeof *g->shadow);
     memset(g->barrier_lds, 0, sizeof g->barrier_lds), memset(g->barrier_vm, 0, sizeof g->barrier_vm);
     for (u32 i = 0; i < g->wave_count; i++) wave_start(g, i);
     g->stats->groups++;
@@ -177,12 +169,12 @@ static inline __attribute__((always_inline)) gs_stop run_wave(gs_wave *w, u64 bu
         if (checked && (stop = gs_check_op(w, op))) break;
         w->pc++;
         if (watched && lines) lines[op->index].hits++;
-        if ((stop = op->exec(w, op))) break;
+        stop = op->exec(w, op);
         if (watched && w->traced) w->steps += budget - left, budget = left, trace_line(w, op);
+        if (stop) break;
         stop = GS_STOP_YIELD;
     }
     w->steps += budget - left;
-    if (watched && w->traced && stop != GS_STOP_YIELD) trace_line(w, &ops[w->pc ? w->pc - 1 : 0]);
     return stop;
 }
 

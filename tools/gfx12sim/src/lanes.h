@@ -42,76 +42,94 @@ static inline u32 lanes_merge(u32 old, u32 value, gs_part part) {
     }
 }
 
+// Lane addresses: 64-bit ones are host addresses, 32-bit ones lie in LDS.
+typedef struct gs_lanes {
+    const u64 *global; // or null
+    const u8 *lds;
+    const u32 *offset;
+} gs_lanes;
+
+static inline __attribute__((always_inline)) gs_lanes lanes_global(const u64 *address) {
+    return (gs_lanes){address, NULL, NULL};
+}
+static inline __attribute__((always_inline)) gs_lanes lanes_lds(const gs_wave *w, const u32 *offset) {
+    return (gs_lanes){NULL, w->g->lds, offset};
+}
+static inline __attribute__((always_inline)) u8 *at(const gs_lanes a, int i) {
+    return (u8 *)(uintptr_t)(a.global ? a.global[i] : (u64)(uintptr_t)a.lds + a.offset[i]);
+}
+
 // Four lanes of four dwords to four registers of four lanes: a 4x4 transpose.
-static inline void lanes_load_quads(u32 *d, const u8 *base, const u64 *offset) {
+static inline __attribute__((always_inline)) void lanes_load_quads(u32 *d, const gs_lanes a) {
     for (int i = 0; i < GS_LANES; i += 4) {
-        __m128i r0 = _mm_loadu_si128((const __m128i *)(base + offset[i])),
-                r1 = _mm_loadu_si128((const __m128i *)(base + offset[i + 1]));
-        __m128i r2 = _mm_loadu_si128((const __m128i *)(base + offset[i + 2])),
-                r3 = _mm_loadu_si128((const __m128i *)(base + offset[i + 3]));
-        __m128i a = _mm_unpacklo_epi32(r0, r1), b = _mm_unpacklo_epi32(r2, r3),
-                c = _mm_unpackhi_epi32(r0, r1), e = _mm_unpackhi_epi32(r2, r3);
-        _mm_storeu_si128((__m128i *)(d + i), _mm_unpacklo_epi64(a, b));
-        _mm_storeu_si128((__m128i *)(d + GS_LANES + i), _mm_unpackhi_epi64(a, b));
-        _mm_storeu_si128((__m128i *)(d + 2 * GS_LANES + i), _mm_unpacklo_epi64(c, e));
-        _mm_storeu_si128((__m128i *)(d + 3 * GS_LANES + i), _mm_unpackhi_epi64(c, e));
+        __m128i r0 = _mm_loadu_si128((const __m128i *)(at(a, i))),
+                r1 = _mm_loadu_si128((const __m128i *)(at(a, i + 1)));
+        __m128i r2 = _mm_loadu_si128((const __m128i *)(at(a, i + 2))),
+                r3 = _mm_loadu_si128((const __m128i *)(at(a, i + 3)));
+        __m128i x = _mm_unpacklo_epi32(r0, r1), y = _mm_unpacklo_epi32(r2, r3),
+                z = _mm_unpackhi_epi32(r0, r1), t = _mm_unpackhi_epi32(r2, r3);
+        _mm_storeu_si128((__m128i *)(d + i), _mm_unpacklo_epi64(x, y));
+        _mm_storeu_si128((__m128i *)(d + GS_LANES + i), _mm_unpackhi_epi64(x, y));
+        _mm_storeu_si128((__m128i *)(d + 2 * GS_LANES + i), _mm_unpacklo_epi64(z, t));
+        _mm_storeu_si128((__m128i *)(d + 3 * GS_LANES + i), _mm_unpackhi_epi64(z, t));
     }
 }
-static inline void lanes_store_quads(u8 *base, const u64 *offset, const u32 *s) {
+static inline __attribute__((always_inline)) void lanes_store_quads(const gs_lanes a, const u32 *s) {
     for (int i = 0; i < GS_LANES; i += 4) {
         __m128i r0 = _mm_loadu_si128((const __m128i *)(s + i)),
                 r1 = _mm_loadu_si128((const __m128i *)(s + GS_LANES + i));
         __m128i r2 = _mm_loadu_si128((const __m128i *)(s + 2 * GS_LANES + i)),
                 r3 = _mm_loadu_si128((const __m128i *)(s + 3 * GS_LANES + i));
-        __m128i a = _mm_unpacklo_epi32(r0, r1), b = _mm_unpacklo_epi32(r2, r3),
-                c = _mm_unpackhi_epi32(r0, r1), e = _mm_unpackhi_epi32(r2, r3);
-        _mm_storeu_si128((__m128i *)(base + offset[i]), _mm_unpacklo_epi64(a, b));
-        _mm_storeu_si128((__m128i *)(base + offset[i + 1]), _mm_unpackhi_epi64(a, b));
-        _mm_storeu_si128((__m128i *)(base + offset[i + 2]), _mm_unpacklo_epi64(c, e));
-        _mm_storeu_si128((__m128i *)(base + offset[i + 3]), _mm_unpackhi_epi64(c, e));
+        __m128i x = _mm_unpacklo_epi32(r0, r1), y = _mm_unpacklo_epi32(r2, r3),
+                z = _mm_unpackhi_epi32(r0, r1), t = _mm_unpackhi_epi32(r2, r3);
+        _mm_storeu_si128((__m128i *)(at(a, i)), _mm_unpacklo_epi64(x, y));
+        _mm_storeu_si128((__m128i *)(at(a, i + 1)), _mm_unpackhi_epi64(x, y));
+        _mm_storeu_si128((__m128i *)(at(a, i + 2)), _mm_unpacklo_epi64(z, t));
+        _mm_storeu_si128((__m128i *)(at(a, i + 3)), _mm_unpackhi_epi64(z, t));
     }
 }
 
 // Four lanes of two dwords.
-static inline void lanes_load_pairs(u32 *d, const u8 *base, const u64 *offset) {
+static inline __attribute__((always_inline)) void lanes_load_pairs(u32 *d, const gs_lanes a) {
     for (int i = 0; i < GS_LANES; i += 4) {
-        __m128i r0 = _mm_loadl_epi64((const __m128i *)(base + offset[i])),
-                r1 = _mm_loadl_epi64((const __m128i *)(base + offset[i + 1]));
-        __m128i r2 = _mm_loadl_epi64((const __m128i *)(base + offset[i + 2])),
-                r3 = _mm_loadl_epi64((const __m128i *)(base + offset[i + 3]));
-        __m128i a = _mm_unpacklo_epi32(r0, r1), b = _mm_unpacklo_epi32(r2, r3);
-        _mm_storeu_si128((__m128i *)(d + i), _mm_unpacklo_epi64(a, b));
-        _mm_storeu_si128((__m128i *)(d + GS_LANES + i), _mm_unpackhi_epi64(a, b));
+        __m128i r0 = _mm_loadl_epi64((const __m128i *)(at(a, i))),
+                r1 = _mm_loadl_epi64((const __m128i *)(at(a, i + 1)));
+        __m128i r2 = _mm_loadl_epi64((const __m128i *)(at(a, i + 2))),
+                r3 = _mm_loadl_epi64((const __m128i *)(at(a, i + 3)));
+        __m128i x = _mm_unpacklo_epi32(r0, r1), y = _mm_unpacklo_epi32(r2, r3);
+        _mm_storeu_si128((__m128i *)(d + i), _mm_unpacklo_epi64(x, y));
+        _mm_storeu_si128((__m128i *)(d + GS_LANES + i), _mm_unpackhi_epi64(x, y));
     }
 }
-static inline void lanes_store_pairs(u8 *base, const u64 *offset, const u32 *s) {
+static inline __attribute__((always_inline)) void lanes_store_pairs(const gs_lanes a, const u32 *s) {
     for (int i = 0; i < GS_LANES; i += 4) {
         __m128i r0 = _mm_loadu_si128((const __m128i *)(s + i)),
                 r1 = _mm_loadu_si128((const __m128i *)(s + GS_LANES + i));
         __m128i lo = _mm_unpacklo_epi32(r0, r1), hi = _mm_unpackhi_epi32(r0, r1);
-        _mm_storel_epi64((__m128i *)(base + offset[i]), lo);
-        _mm_storeh_pd((double *)(base + offset[i + 1]), _mm_castsi128_pd(lo));
-        _mm_storel_epi64((__m128i *)(base + offset[i + 2]), hi);
-        _mm_storeh_pd((double *)(base + offset[i + 3]), _mm_castsi128_pd(hi));
+        _mm_storel_epi64((__m128i *)(at(a, i)), lo);
+        _mm_storeh_pd((double *)(at(a, i + 1)), _mm_castsi128_pd(lo));
+        _mm_storel_epi64((__m128i *)(at(a, i + 2)), hi);
+        _mm_storeh_pd((double *)(at(a, i + 3)), _mm_castsi128_pd(hi));
     }
 }
 
-static inline void lanes_load(u32 *d, const u8 *base, const u64 *offset, u32 exec, u32 bytes, gs_part part) {
+static inline __attribute__((always_inline)) void lanes_load(u32 *d, const gs_lanes a, u32 exec, u32 bytes,
+                                                             gs_part part) {
     if (exec == ~0u && bytes == 16) {
-        lanes_load_quads(d, base, offset);
+        lanes_load_quads(d, a);
         return;
     }
     if (exec == ~0u && bytes == 8) {
-        lanes_load_pairs(d, base, offset);
+        lanes_load_pairs(d, a);
         return;
     }
     if (exec == ~0u && bytes == 4) {
-        for (int i = 0; i < GS_LANES; i++) memcpy(&d[i], base + offset[i], 4);
+        for (int i = 0; i < GS_LANES; i++) memcpy(&d[i], at(a, i), 4);
         return;
     }
     for (u32 m = exec; m; m &= m - 1) {
         int i = __builtin_ctz(m);
-        const u8 *p = base + offset[i];
+        const u8 *p = at(a, i);
         u32 v = 0;
         if (part == PART_WORDS)
             for (u32 k = 0; k < bytes / 4; k++) memcpy(&d[k * GS_LANES + (u32)i], p + 4 * k, 4);
@@ -128,18 +146,19 @@ static inline void lanes_load(u32 *d, const u8 *base, const u64 *offset, u32 exe
     }
 }
 
-static inline void lanes_store(u8 *base, const u64 *offset, const u32 *s, u32 exec, u32 bytes, gs_part part) {
+static inline __attribute__((always_inline)) void lanes_store(const gs_lanes a, const u32 *s, u32 exec,
+                                                              u32 bytes, gs_part part) {
     if (exec == ~0u && bytes == 16) {
-        lanes_store_quads(base, offset, s);
+        lanes_store_quads(a, s);
         return;
     }
     if (exec == ~0u && bytes == 8) {
-        lanes_store_pairs(base, offset, s);
+        lanes_store_pairs(a, s);
         return;
     }
     for (u32 m = exec; m; m &= m - 1) {
         int i = __builtin_ctz(m);
-        u8 *p = base + offset[i];
+        u8 *p = at(a, i);
         if (bytes >= 4)
             for (u32 k = 0; k < bytes / 4; k++) memcpy(p + 4 * k, &s[k * GS_LANES + (u32)i], 4);
         else {

@@ -13,6 +13,7 @@ enum {
     MAX_RESIDENT = 64,
     GROUP_TURN = 1 << 22,
     DISPATCH_PACKET_BYTES = 64,
+    MAX_GROUPS = GS_UID_LIMIT / 2,
     MAX_KERNARG_BYTES = 1 << 20,
     MAX_SCRATCH_BYTES = 1 << 20
 };
@@ -46,8 +47,8 @@ static gs_status check_geometry(const gs_launch *l, const gs_kernel_info *k, gs_
             return gs_error_set(error, GS_E_INVALID, "%s: block[%d]=%u, the kernel was compiled for %u",
                                 k->name, d, l->block[d], k->required_block[d]);
         items *= l->block[d], groups *= l->grid[d];
-        if (groups > 1u << 28)
-            return gs_error_set(error, GS_E_INVALID, "%s: %llu work-groups, at most 2^28", k->name,
+        if (groups > MAX_GROUPS)
+            return gs_error_set(error, GS_E_INVALID, "%s: %llu work-groups, at most 2^25", k->name,
                                 (unsigned long long)groups);
     }
     if (k->kernarg_bytes > MAX_KERNARG_BYTES || k->scratch_bytes > MAX_SCRATCH_BYTES)

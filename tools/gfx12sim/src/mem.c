@@ -76,7 +76,7 @@ static gs_status insert(gs_mem *mem, void *base, size_t bytes, void *owned) {
     }
     if (!status) {
         memmove(mem->ranges + at + 1, mem->ranges + at, (mem->count - at) * sizeof *mem->ranges);
-        mem->ranges[at] = (gs_range){lo, hi, NULL, block};
+        mem->ranges[at] = (gs_range){.lo = lo, .hi = hi, .block = block};
         mem->count++;
         mem->used_bytes += bytes;
     }
@@ -152,11 +152,12 @@ size_t gs_mem_used_bytes(gs_mem *mem) {
     return used;
 }
 
-// Two 8-byte words per dword, untouched pages cost nothing.
+// Untouched pages cost nothing.
 static bool shadow_ensure(gs_range *range) {
     struct gs_block *block = range->block;
+    size_t granules = ((range->hi + 15) >> 4) - (range->lo >> 4);
     if (!block->shadow) {
-        size_t bytes = (((range->hi + 3) >> 2) - (range->lo >> 2)) * 16;
+        size_t bytes = granules * 5 * 2 * sizeof(u64);
         void *p =
             mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (p == MAP_FAILED) return false;
@@ -165,7 +166,8 @@ static bool shadow_ensure(gs_range *range) {
         block->shadow = p;
         block->shadow_bytes = bytes;
     }
-    range->shadow = block->shadow;
+    range->coarse = block->shadow;
+    range->fine = block->shadow + 2 * granules;
     return true;
 }
 

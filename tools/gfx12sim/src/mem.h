@@ -5,7 +5,7 @@
 
 #include "sim.h"
 
-#define GS_UID_LIMIT (1u << 28) // the race check's stamps have 28 bits for the group
+#define GS_UID_LIMIT (1u << 26) // the race check's stamps have 26 bits for the group
 
 gs_status gs_mem_alloc_aligned(gs_mem *mem, size_t bytes, size_t align, void **out);
 gs_status gs_mem_snapshot(gs_mem *mem, bool shadows, gs_snapshot *out); // free out->ranges

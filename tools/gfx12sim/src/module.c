@@ -3,6 +3,7 @@
 // decode the code, read the metadata.
 #include <elf.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include "mem.h"
 #include "module.h"
 
@@ -64,6 +65,10 @@ static gs_status unwrap(gs_span *image, gs_error *error) {
                         (unsigned long long)count);
 }
 
+static size_t mapped_bytes(const gs_module *m) {
+    return m->va_hi - m->va_lo + PAGE_BYTES;
+}
+
 static gs_status place_segments(gs_module *m, const gs_elf *elf, gs_error *error) {
     m->va_lo = UINT64_MAX;
     for (u32 i = 0; i < elf->segment_count; i++) {
@@ -76,12 +81,14 @@ static gs_status place_segments(gs_module *m, const gs_elf *elf, gs_error *error
         return gs_error_set(error, GS_E_FORMAT,
                             "code object: segments span 0x%llx bytes, at most 1 GiB is loaded",
                             (unsigned long long)(m->va_hi - m->va_lo));
-    void *p;
-    gs_status status = gs_mem_alloc_aligned(m->mem, m->va_hi - m->va_lo, PAGE_BYTES, &p);
-    if (status) return gs_error_set(error, status, "code object: no memory for its segments");
+    // Fresh pages are zero and cost nothing until touched; one more than asked keeps neighbours apart.
+    void *p = mmap(NULL, mapped_bytes(m), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
+    if (p == MAP_FAILED) return gs_error_set(error, GS_E_NOMEM, "code object: no memory for its segments");
     m->image = p;
     m->device_base = (u64)(uintptr_t)p - m->va_lo;
-    memset(m->image, 0, m->va_hi - m->va_lo);
+    gs_status status = gs_mem_map(m->mem, p, m->va_hi - m->va_lo);
+    if (status) return gs_error_set(error, status, "code object: no memory for its segments");
     for (u32 i = 0; i < elf->segment_count; i++) {
         const gs_segment *s = &elf->segments[i];
         if (s->file_bytes)
@@ -181,7 +188,7 @@ gs_status gs_module_load(gs_mem *mem, const void *image, size_t bytes, gs_module
 
 void gs_module_free(gs_module *m) {
     if (!m) return;
-    if (m->image) gs_mem_free(m->mem, m->image);
+    if (m->image) gs_mem_unmap(m->mem, m->image), munmap(m->image, mapped_bytes(m));
     gs_arena_free(&m->arena);
     free(m->ops);
     free(m->op_at);

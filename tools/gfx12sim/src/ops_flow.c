@@ -167,6 +167,13 @@ void gs_mode_apply(gs_wave *w) {
 }
 enum { HW_MODE = 1, HW_STATUS = 2, HW_ID1 = 23, HW_ID2 = 24, HW_CYCLES_LO = 29, HW_CYCLES_HI = 30 };
 
+// The clock counts the wave's instructions, which are summed up between turns: the reader takes a new turn first.
+static bool clock_behind(gs_wave *w) {
+    w->clock_read = !w->clock_read;
+    if (w->clock_read) w->pc--;
+    return w->clock_read;
+}
+
 // simm16: register bits 5..0, offset 10..6, width - 1 15..11
 static gs_stop hwreg_read(gs_wave *w, const gs_op *op, u32 id, u32 *value) {
     switch (id) {
@@ -194,6 +201,7 @@ static gs_stop hwreg_read(gs_wave *w, const gs_op *op, u32 id, u32 *value) {
 }
 static gs_stop getreg(gs_wave *w, const gs_op *op) {
     u32 imm = (u32)op->offset & 0xffff, value = 0;
+    if (((imm & 63) == HW_CYCLES_LO || (imm & 63) == HW_CYCLES_HI) && clock_behind(w)) return GS_STOP_YIELD;
     if (hwreg_read(w, op, imm & 63, &value)) return GS_STOP_FAULT;
     u32 width = (imm >> 11) + 1;
     value >>= imm >> 6 & 31;
@@ -228,6 +236,7 @@ static gs_stop sendmsg_rtn(gs_wave *w, const gs_op *op) {
     u32 id = op->raw >> 0 & 0xff;
     if (id != GET_REALTIME)
         return gs_fault(w, op, GS_CHECK_UNKNOWN, -1, 0, "returned message 0x%x is not simulated", id);
+    if (clock_behind(w)) return GS_STOP_YIELD;
     gs_issue(w, op, GS_CNT_KM);
     gs_scalar_set(w, op->dst.reg, (u32)w->steps);
     if (op->dst.dwords == 2) gs_scalar_set(w, op->dst.reg + 1u, (u32)(w->steps >> 32));

@@ -12,20 +12,22 @@ static inline bool is_store(const gs_op *op) {
     return op->row->arg & 15;
 }
 
-static gs_stop access_lds(gs_wave *w, const gs_op *op, u32 *reg, u32 offset) {
-    const u32 *v = gs_vgpr(w, op->src[0].reg);
-    u32 address[GS_LANES], exec = gs_exec(w);
-    u64 wide[GS_LANES];
-    EACH address[i] = v[i] + offset, wide[i] = address[i];
+static gs_stop access_lds(gs_wave *w, const gs_op *op, u32 *reg, const u32 *address) {
+    u32 exec = gs_exec(w);
     if (!exec) return GS_RUN;
     w->store = reg, w->store_high = part_of(op) >= PART_HI_U8;
     if (gs_lds_access(w, op, address, exec, op->row->bytes, is_store(op) ? ACCESS_WRITE : ACCESS_READ))
         return GS_STOP_FAULT;
     if (is_store(op))
-        lanes_store(w->g->lds, wide, reg, exec, op->row->bytes, part_of(op));
+        lanes_store(lanes_lds(w, address), reg, exec, op->row->bytes, part_of(op));
     else
-        lanes_load(reg, w->g->lds, wide, exec, op->row->bytes, part_of(op));
+        lanes_load(reg, lanes_lds(w, address), exec, op->row->bytes, part_of(op));
     return GS_RUN;
+}
+
+static inline void addresses(gs_wave *w, const gs_op *op, u32 offset, u32 *address) {
+    const u32 *v = gs_vgpr(w, op->src[0].reg);
+    EACH address[i] = v[i] + offset;
 }
 
 static void finish(gs_wave *w, const gs_op *op) {
@@ -33,8 +35,10 @@ static void finish(gs_wave *w, const gs_op *op) {
 }
 
 static gs_stop single(gs_wave *w, const gs_op *op) {
+    u32 address[GS_LANES] __attribute__((aligned(64)));
     gs_issue(w, op, GS_CNT_DS);
-    if (access_lds(w, op, gs_vgpr(w, is_store(op) ? op->src[1].reg : op->dst.reg), (u32)op->offset))
+    addresses(w, op, (u32)op->offset, address);
+    if (access_lds(w, op, gs_vgpr(w, is_store(op) ? op->src[1].reg : op->dst.reg), address))
         return GS_STOP_FAULT;
     finish(w, op);
     return GS_RUN;
@@ -43,16 +47,16 @@ static gs_stop single(gs_wave *w, const gs_op *op) {
 // Two addresses at offset0 and offset1, in units of the element (or of 64 elements).
 static gs_stop pair(gs_wave *w, const gs_op *op) {
     u32 unit = op->row->arg >> 8, words = op->row->bytes / 4;
+    u32 first[GS_LANES] __attribute__((aligned(64))), second[GS_LANES] __attribute__((aligned(64)));
     gs_issue(w, op, GS_CNT_DS);
-    if (is_store(op)) {
-        if (access_lds(w, op, gs_vgpr(w, op->src[1].reg), (u32)op->offset * unit)) return GS_STOP_FAULT;
-        return access_lds(w, op, gs_vgpr(w, op->src[2].reg), (u32)op->offset1 * unit);
-    }
-    u32 first[2 * GS_LANES], second[2 * GS_LANES], *d = gs_vgpr(w, op->dst.reg); // d may hold the address
-    if (access_lds(w, op, first, (u32)op->offset * unit)) return GS_STOP_FAULT;
-    if (access_lds(w, op, second, (u32)op->offset1 * unit)) return GS_STOP_FAULT;
-    gs_blend(d, first, gs_exec(w), words);
-    gs_blend(d + words * GS_LANES, second, gs_exec(w), words);
+    addresses(w, op, (u32)op->offset * unit, first); // both before a load may overwrite the address register
+    addresses(w, op, (u32)op->offset1 * unit, second);
+    if (is_store(op))
+        return access_lds(w, op, gs_vgpr(w, op->src[1].reg), first)
+                   ? GS_STOP_FAULT
+                   : access_lds(w, op, gs_vgpr(w, op->src[2].reg), second);
+    u32 *d = gs_vgpr(w, op->dst.reg);
+    if (access_lds(w, op, d, first) || access_lds(w, op, d + words * GS_LANES, second)) return GS_STOP_FAULT;
     finish(w, op);
     return GS_RUN;
 }
@@ -111,16 +115,15 @@ static gs_stop swizzle(gs_wave *w, const gs_op *op) {
 // LDS byte offset from M0, as the *_addtid forms have it: M0 + offset + 4 * lane.
 static gs_stop addtid(gs_wave *w, const gs_op *op) {
     u32 address[GS_LANES], exec = gs_exec(w), base = (w->s[SGPR_M0] & 0xffff) + (u32)op->offset;
-    u64 wide[GS_LANES];
-    EACH address[i] = base + 4 * (u32)i, wide[i] = address[i];
+    EACH address[i] = base + 4 * (u32)i;
     gs_issue(w, op, GS_CNT_DS);
     w->store = gs_vgpr(w, op->src[0].reg), w->store_high = false;
     if (exec && gs_lds_access(w, op, address, exec, 4, is_store(op) ? ACCESS_WRITE : ACCESS_READ))
         return GS_STOP_FAULT;
     if (is_store(op))
-        lanes_store(w->g->lds, wide, gs_vgpr(w, op->src[0].reg), exec, 4, PART_WORDS);
+        lanes_store(lanes_lds(w, address), gs_vgpr(w, op->src[0].reg), exec, 4, PART_WORDS);
     else
-        lanes_load(gs_vgpr(w, op->dst.reg), w->g->lds, wide, exec, 4, PART_WORDS);
+        lanes_load(gs_vgpr(w, op->dst.reg), lanes_lds(w, address), exec, 4, PART_WORDS);
     finish(w, op);
     return GS_RUN;
 }

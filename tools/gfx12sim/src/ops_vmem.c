@@ -72,9 +72,9 @@ static gs_stop move(gs_wave *w, const gs_op *op, const u64 *address, u32 exec) {
     if (coherent(op))
         move_coherent(reg, address, exec, op->row->bytes / 4, store);
     else if (store)
-        lanes_store(NULL, address, reg, exec, op->row->bytes, part_of(op));
+        lanes_store(lanes_global(address), reg, exec, op->row->bytes, part_of(op));
     else
-        lanes_load(reg, NULL, address, exec, op->row->bytes, part_of(op));
+        lanes_load(reg, lanes_global(address), exec, op->row->bytes, part_of(op));
     if (!store) finish_load(w, op);
     return GS_RUN;
 }
@@ -93,7 +93,7 @@ static gs_stop global_tr16(gs_wave *w, const gs_op *op) {
     flat_addresses(w, op, &op->src[1], address);
     gs_issue(w, op, GS_CNT_LOAD);
     if (gs_global_access(w, op, address, ~0u, 16, ACCESS_READ)) return GS_STOP_FAULT;
-    lanes_load(raw, NULL, address, ~0u, 16, PART_WORDS);
+    lanes_load(raw, lanes_global(address), ~0u, 16, PART_WORDS);
     for (u32 lane = 0; lane < GS_LANES; lane++)
         for (u32 j = 0; j < 8; j += 2) {
             u32 h = lane & 7, from = (lane & ~7u) + j, shift = 16 * (h & 1);
@@ -172,15 +172,13 @@ static gs_stop flat(gs_wave *w, const gs_op *op) {
     gs_issue(w, op, GS_CNT_DS); // a flat access counts on both, whatever its lanes hit
     if (w->g->run->checked && !is_store(op)) gs_pend_vgpr(w, op, GS_CNT_DS);
     if (lds) {
-        u64 wide[GS_LANES];
-        for (int i = 0; i < GS_LANES; i++) wide[i] = low[i];
         w->store = gs_vgpr(w, data_of(op)->reg), w->store_high = part_of(op) >= PART_HI_U8;
         if (gs_lds_access(w, op, low, lds, op->row->bytes, is_store(op) ? ACCESS_WRITE : ACCESS_READ))
             return GS_STOP_FAULT;
         if (is_store(op))
-            lanes_store(w->g->lds, wide, gs_vgpr(w, data_of(op)->reg), lds, op->row->bytes, part_of(op));
+            lanes_store(lanes_lds(w, low), gs_vgpr(w, data_of(op)->reg), lds, op->row->bytes, part_of(op));
         else
-            lanes_load(gs_vgpr(w, op->dst.reg), w->g->lds, wide, lds, op->row->bytes, part_of(op));
+            lanes_load(gs_vgpr(w, op->dst.reg), lanes_lds(w, low), lds, op->row->bytes, part_of(op));
     }
     if (priv && scratch_move(w, op, low, priv)) return GS_STOP_FAULT;
     return move(w, op, address, global_lanes);
@@ -221,7 +219,7 @@ static gs_stop buffer(gs_wave *w, const gs_op *op) {
     if (gs_global_access(w, op, address, active, bytes, is_store(op) ? ACCESS_WRITE : ACCESS_READ))
         return GS_STOP_FAULT;
     if (is_store(op)) {
-        lanes_store(NULL, address, reg, active, bytes, part_of(op));
+        lanes_store(lanes_global(address), reg, active, bytes, part_of(op));
         return GS_RUN;
     }
     for (u32 m = exec & ~in; m; m &= m - 1) {
@@ -231,7 +229,7 @@ static gs_stop buffer(gs_wave *w, const gs_op *op) {
         else
             reg[i] = lanes_merge(reg[i], 0, part_of(op));
     }
-    lanes_load(reg, NULL, address, active, bytes, part_of(op));
+    lanes_load(reg, lanes_global(address), active, bytes, part_of(op));
     finish_load(w, op);
     return GS_RUN;
 }

@@ -46,7 +46,7 @@ static inline __m512i words_to_bf16(__m512i bytes, const u16 *table) {
     __m512i sign = _mm512_and_si512(_mm512_slli_epi16(bytes, 8), _mm512_set1_epi16((short)0x8000));
     return _mm512_or_si512(value, sign);
 }
-static void load_f8_fast(tile_t t, const u32 *v, u32 registers, bool wide, form f) {
+static void load_f8_fast(float (*t)[N], const u32 *v, u32 registers, bool wide, form f) {
     const u16 *table = fp8_words[f == BF8];
     for (u32 r = 0; r < registers; r++)
         for (u32 h = 0; h < 2; h++) {
@@ -61,9 +61,68 @@ static void load_f8_fast(tile_t t, const u32 *v, u32 registers, bool wide, form 
             _mm512_store_si512(k0 + 3 * N, _mm512_and_si512(odd, keep));
         }
 }
+static void load_half_fast(tile_t t, const u32 *v, u32 registers, bool wide, form f) {
+    for (u32 r = 0; r < registers; r++)
+        for (u32 h = 0; h < 2; h++) {
+            __m512i x = _mm512_loadu_si512(v + r * GS_LANES + 16 * h), high = _mm512_srli_epi32(x, 16);
+            float *k0 = t[wide ? k_wide(2 * r, h) : k_dense(2 * r, h)];
+            if (f == F16) {
+                _mm512_store_ps(k0, _mm512_cvtph_ps(_mm512_cvtepi32_epi16(x)));
+                _mm512_store_ps(k0 + N, _mm512_cvtph_ps(_mm512_cvtepi32_epi16(high)));
+            } else {
+                _mm512_store_si512(k0, _mm512_slli_epi32(x, 16));
+                _mm512_store_si512(k0 + N, _mm512_slli_epi32(high, 16));
+            }
+        }
+}
+
+// The tile of an fp8 or bf8 operand of a dense instruction, from the cache when its 64 words are the same as before.
+static const float (*cached_f8(struct gs_wmma_cache *c, const u32 *v, form f))[N] {
+    __mmask16 differs = c->form != 1 + f;
+    for (u32 i = 0; i < 2 * GS_LANES; i += 16)
+        differs |= _mm512_cmpneq_epi32_mask(_mm512_loadu_si512(v + i), _mm512_loadu_si512(c->raw + i));
+    if (differs) {
+        memcpy(c->raw, v, sizeof c->raw);
+        c->form = 1 + (u32)f;
+        load_f8_fast(c->tile, v, 2, false, f);
+    }
+    return (const float(*)[N])c->tile;
+}
+
+// D = A * B + C in float without modifiers: the sums never leave the registers.
+static void multiply_add_f32(u32 *d, const float (*a)[N], const float (*b)[N], const u32 *c) {
+    __m512 s[N];
+    for (int r = 0; r < N; r++) s[r] = _mm512_loadu_ps((const f32a *)c + (r & 7) * GS_LANES + 16 * (r >> 3));
+    for (int k = 0; k < K_DENSE; k++) {
+        __m512 row = _mm512_load_ps(b[k]);
+#pragma GCC unroll 16
+        for (int r = 0; r < N; r++) s[r] = _mm512_fmadd_ps(_mm512_set1_ps(a[k][r]), row, s[r]);
+    }
+    for (int r = 0; r < N; r++) _mm512_storeu_ps((f32a *)d + (r & 7) * GS_LANES + 16 * (r >> 3), s[r]);
+}
+
+static bool quick_wmma(gs_wave *w, const gs_op *op, form fa, form fb) {
+    if (w->moded || op->src[2].kind != OPND_VGPR || op->neg_lo || op->neg_hi) return false;
+    const u32 *va = gs_vgpr(w, op->src[0].reg), *vb = gs_vgpr(w, op->src[1].reg);
+    tile_t ta, tb;
+    const float(*a)[N] = (const float(*)[N])ta, (*b)[N] = (const float(*)[N])tb;
+    if (fa >= FP8) {
+        a = cached_f8(&w->g->wmma[0], va, fa);
+        b = cached_f8(&w->g->wmma[1], vb, fb);
+    } else {
+        load_half_fast(ta, va, 4, false, fa);
+        load_half_fast(tb, vb, 4, false, fb);
+    }
+    multiply_add_f32(gs_vgpr(w, op->dst.reg), a, b, gs_vgpr(w, op->src[2].reg));
+    return true;
+}
 #else
 static void make_words(void) {
     make_tables();
+}
+static bool quick_wmma(gs_wave *w, const gs_op *op, form fa, form fb) {
+    (void)w, (void)op, (void)fa, (void)fb;
+    return false;
 }
 #endif
 
@@ -74,6 +133,8 @@ static void load_tile(tile_t t, const u32 *v, u32 registers, bool wide, form f) 
         load_f8_fast(t, v, registers, wide, f);
         return;
     }
+    load_half_fast(t, v, registers, wide, f);
+    return;
 #endif
     u32 per = f == F16 || f == BF16 ? 2 : 4;
     for (u32 r = 0; r < registers; r++)
@@ -204,13 +265,13 @@ static gs_stop float_wmma(gs_wave *w, const gs_op *op) {
     u32 arg = op->row->arg, out = arg >> 8 & 15;
     form fa = (form)(arg & 15), fb = (form)(arg >> 4 & 15);
     bool sparse = arg >> 20 & 1;
+    if (out == OUT_F32 && !sparse && quick_wmma(w, op, fa, fb)) return GS_RUN;
     tile_t a, b;
     float acc[N][N] __attribute__((aligned(64)));
     u32 flipped[2][8 * GS_LANES];
-    u32 ra = op->src[0].dwords, rb = op->src[1].dwords, csr = _mm_getcsr();
-    bool other_mode =
-        (csr & ~0x3fu) != 0x1f80; // writing the control register stalls the host: only when it differs
-    if (other_mode) _mm_setcsr(0x1f80);
+    u32 ra = op->src[0].dwords, rb = op->src[1].dwords, csr = 0;
+    if (w->moded) // the host's control register is slow to read and to write
+        csr = _mm_getcsr(), _mm_setcsr(0x1f80);
     load_tile(a, negate(op, 0, gs_vgpr(w, op->src[0].reg), ra, flipped[0]), ra, false, fa);
     load_tile(b, negate(op, 1, gs_vgpr(w, op->src[1].reg), rb, flipped[1]), rb, sparse, fb);
     if (sparse) { // D is C as well
@@ -224,7 +285,7 @@ static gs_stop float_wmma(gs_wave *w, const gs_op *op) {
         multiply(acc, a, b);
     }
     store_result(gs_vgpr(w, op->dst.reg), acc, out);
-    if (other_mode) _mm_setcsr(csr);
+    if (w->moded) _mm_setcsr(csr);
     return GS_RUN;
 }
 

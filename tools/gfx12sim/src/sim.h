@@ -148,6 +148,7 @@ struct gs_wave {
     gs_group *g;
     const gs_op *ops;
     bool ended, moded, traced; // moded: mode differs from the default in rounding or denormals
+    bool clock_read;           // an instruction that reads the clock has begun
     u64 steps;
     // Wait counters: a sequence number per issue; all up to done are complete (they return in order).
     u32 issued[GS_CNT_COUNT], done[GS_CNT_COUNT];
@@ -170,7 +171,9 @@ struct gs_wave {
 
 typedef struct gs_range {
     u64 lo, hi;
-    u64 *shadow; // per dword two words: last write, last read; null until a checked launch needs it
+    // The race check's shadow, null until a checked launch needs it. Two words each, last write and last read: of
+    // 16 aligned bytes that were touched as a whole, or of a dword where the coarse words say so.
+    u64 *coarse, *fine;
     struct gs_block *block;
 } gs_range;
 
@@ -202,12 +205,21 @@ typedef struct gs_run { // one launch
     gs_status status;
 } gs_run;
 
-typedef struct gs_lds_shadow {
-    u32 *write, *read, *read_other; // per dword: ticket << 10 | atomic << 9 | byte mask << 5 | wave
-    u8 *init;                       // per dword: mask of written bytes
-} gs_lds_shadow;
+// Race check's shadow of one LDS dword, 16 bytes: last write, last read, last read of another wave than that one
+// (ticket << 10 | atomic << 9 | byte mask << 5 | wave), and the mask of bytes ever written.
+typedef struct gs_lds_word {
+    u32 write, read, other, init;
+} gs_lds_word;
+
+// An fp8 or bf8 operand that a WMMA has widened to float, by its raw bits: unrolled tiles use a fragment several times.
+typedef struct gs_wmma_cache {
+    u32 raw[2 * GS_LANES];
+    float tile[16][16] __attribute__((aligned(64)));
+    u32 form; // 0: empty
+} gs_wmma_cache;
 
 struct gs_group {
+    gs_wmma_cache wmma[2]; // A and B
     gs_run *run;
     gs_stats *stats;      // this worker's own
     gs_line_stats *lines; // this worker's own, or null
@@ -216,7 +228,7 @@ struct gs_group {
     u32 wave_count, alive, signalled, phase; // phase: barriers completed so far
     u8 *lds;
     u32 lds_bytes;
-    gs_lds_shadow shadow;
+    gs_lds_word *shadow;
     u32 lds_ticket, vm_ticket;
     u64 acquired; // clock of the last acquire, 0 none
     u64 random;
@@ -271,7 +283,7 @@ const u32 *gs_fetch(gs_wave *w, const gs_opnd *o, u32 *tmp);
 void gs_blend(u32 *d, const u32 *out, u32 exec, u32 dwords);
 #endif
 
-// ---- drivers shared by the tables (valu.c, salu.c, check.c, race.c, mem.c) -----------------------------------
+// ---- drivers shared by the tables (valu.c, salu.c, check.c, race_lds.c, race_global.c, mem.c) -----------------------------------
 gs_exec_fn gs_valu_exec, gs_valu_cmp, gs_valu_cmpx, gs_valu_vopd, gs_salu_exec;
 void gs_mode_apply(gs_wave *w);
 gs_stop gs_check_op(gs_wave *w, const gs_op *op);

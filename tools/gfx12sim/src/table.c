@@ -69,3 +69,26 @@ const char *gs_row_mnemonic(size_t index) {
     pthread_once(&once, gather);
     return index < row_count[0] ? rows[0][index]->name : "";
 }
+gs_class gs_row_class(size_t index) {
+    pthread_once(&once, gather);
+    return index < row_count[0] ? (gs_class)rows[0][index]->cls : GS_CLASS_HINT;
+}
+
+static bool one_of(const char *name, const char *const *list) {
+    while (*list && strcmp(*list, name) != 0) list++;
+    return *list != NULL;
+}
+
+gs_effect gs_row_effect(size_t index) {
+    static const char *const order[] = {"s_wait_alu", "s_endpgm", NULL};
+    static const char *const none[] = {
+        "s_wait_expcnt", "s_wait_samplecnt", "s_wait_bvhcnt", "s_wait_event", "v_nop", NULL};
+    static const char *const refused[] = {"s_trap", "global_load_tr_b64", NULL};
+    const char *name = gs_row_mnemonic(index);
+    gs_class class = gs_row_class(index);
+    if (one_of(name, refused)) return GS_EFFECT_REFUSED;
+    if (one_of(name, order)) return GS_EFFECT_ORDER;
+    if (one_of(name, none) || class == GS_CLASS_HINT) return GS_EFFECT_NONE;
+    bool waits = class == GS_CLASS_WAIT || class == GS_CLASS_BARRIER;
+    return waits && strcmp(name, "s_barrier_signal_isfirst") != 0 ? GS_EFFECT_ORDER : GS_EFFECT_RESULT;
+}

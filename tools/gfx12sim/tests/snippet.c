@@ -207,18 +207,34 @@ gs_module *snippet_module(gs_mem *mem, const char *const *lines, size_t count) {
     return module;
 }
 
-void snippet_run(gs_mem *mem, gs_module *module, size_t index, const snippet_inputs *inputs,
-                 snippet_out *out) {
+static uint32_t lines_of(const char *text) {
+    uint32_t count = 0;
+    for (; *text; text++) count += *text == '\n' && text[1] && text[1] != '\n';
+    return count;
+}
+void snippet_frame(uint32_t *instructions_before, uint32_t *instructions_after) {
+    *instructions_before = lines_of(before) + 1; // begins with an instruction
+    *instructions_after = lines_of(after);       // begins with a new line
+}
+
+gs_status snippet_try(gs_mem *mem, gs_module *module, size_t index, const snippet_inputs *inputs,
+                      snippet_out *out, gs_error *error) {
     const void *kernarg[3] = {inputs->in, out, inputs->sc};
     gs_launch l;
-    gs_error error;
     gs_launch_init(&l, gs_module_kernel_at(module, index));
     l.grid[0] = SNIPPET_WAVES;
     l.kernarg = kernarg;
     l.kernarg_bytes = sizeof kernarg;
     l.checks = GS_CHECKS_NONE;
     l.threads = 1;
-    if (gs_launch_run(mem, &l, &error)) {
+    l.max_wave_steps = 10000;
+    return gs_launch_run(mem, &l, error);
+}
+
+void snippet_run(gs_mem *mem, gs_module *module, size_t index, const snippet_inputs *inputs,
+                 snippet_out *out) {
+    gs_error error;
+    if (snippet_try(mem, module, index, inputs, out, &error)) {
         char text[1024];
         gs_error_format(&error, text, sizeof text);
         fail_msg("%s", text);

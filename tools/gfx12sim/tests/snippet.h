@@ -35,6 +35,11 @@ void *assemble_text(const char *text, size_t *bytes);
 gs_module *snippet_module(gs_mem *mem, const char *const *lines, size_t count);
 void snippet_run(gs_mem *mem, gs_module *module, size_t index, const snippet_inputs *device_inputs,
                  snippet_out *device_out);
+// The same, but a fault is the caller's business.
+gs_status snippet_try(gs_mem *mem, gs_module *module, size_t index, const snippet_inputs *device_inputs,
+                      snippet_out *device_out, gs_error *error);
+// Instructions around each line of snippet_module.
+void snippet_frame(uint32_t *instructions_before, uint32_t *instructions_after);
 
 // Kernel text for hand-written bodies: prologue (descriptor and metadata) around `body`.
 typedef struct kernel_text {

@@ -5,16 +5,12 @@
 // Tables and formulas stand one a line: wrapped they cannot be compared by eye.
 // clang-format off
 #include "snippet.h"
+#include "mutants.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-typedef uint32_t u32;
-typedef uint64_t u64;
-typedef int32_t i32;
-typedef int64_t i64;
-extern bool gs_use_avx512;
 
 typedef enum what { W_NONE, W_U32, W_U64, W_F32, W_ULP, W_F64, W_H, W_HH, W_U16, W_U16H, W_PK, W_HULP } what;
 typedef struct expect {
@@ -292,6 +288,7 @@ static bool scalar_ok(const expect *e, const snippet_out *o) {
     return o->s60 == (u32)e->svalue && (!e->wide || o->s61 == (u32)(e->svalue >> 32));
 }
 
+static bool quiet; // mutants are expected to fail
 static size_t check_case(size_t index, const snippet_inputs *inputs, const snippet_out *out) {
     size_t bad = 0;
     for (u32 i = 0; i < SNIPPET_WAVES * 32; i++) {
@@ -305,7 +302,7 @@ static size_t check_case(size_t index, const snippet_inputs *inputs, const snipp
         if (e.vcc >= 0) ok &= (o->vcc >> lane & 1) == (u32)(active && e.vcc);
         if (e.exec >= 0) ok &= (o->exec >> lane & 1) == (u32)(e.scalar ? e.exec : active && e.exec);
         if (ok) continue;
-        if (bad++ == 0)
+        if (bad++ == 0 && !quiet)
             print_error("%s\n  wave %u lane %u%s: in %08x %08x %08x old %08x | %08x%08x %08x%08x | s %08x %08x vcc bit %u scc %u\n  got v %08x %08x s60 %08x %08x vcc %08x scc %u exec %08x\n  want v %0*llx mask %d vcc %d s %llx scc %d\n",
                         lines[index], i / 32, lane, active ? "" : " (inactive)", c.in[0], c.in[1], c.in[2], c.in[12], c.in[5], c.in[4], c.in[7], c.in[6], s[0], s[1], c.vcc >> lane & 1, c.scc,
                         o->v[0], o->v[1], o->s60, o->s61, o->vcc, o->scc, o->exec, e.kind == W_U64 || e.kind == W_F64 ? 16 : 8, (unsigned long long)e.value, e.mask60, e.vcc, (unsigned long long)e.svalue, e.scc);
@@ -337,10 +334,76 @@ static void run_all(bool avx512) {
     gs_use_avx512 = true;
     assert_int_equal(failed, 0);
 }
+// ---- every instruction's test can fail -------------------------------------------------------------------------
+typedef struct proof { // of one mnemonic
+    const char *name;
+    bool executed, killed, killed_by_low_bit;
+} proof;
+
+static int by_name(const void *a, const void *b) { return strcmp(((const proof *)a)->name, ((const proof *)b)->name); }
+
+// Matrix instructions, waits and barriers are proven in test_wmma and test_faults.
+static bool proven_here(size_t row) { return gs_row_effect(row) == GS_EFFECT_RESULT && gs_row_class(row) != GS_CLASS_WMMA; }
+
+static bool survives(gs_mem *mem, gs_module *module, size_t index, const snippet_inputs *in, snippet_out *out, u32 first, u32 last, const char *name, mutation how) {
+    gs_error error;
+    memset(out, 0xee, sizeof(snippet_out) * SNIPPET_WAVES * 32);
+    mutants_set(module, first, last, name, how);
+    bool fault = snippet_try(mem, module, index, in, out, &error) != GS_OK;
+    mutants_clear(module, first, last);
+    return !fault && !check_case(index, in, out);
+}
+
+static void prove(gs_mem *mem, gs_module *module, size_t index, const snippet_inputs *in, snippet_out *out, const char *name, u32 first, u32 last, proof *proofs, size_t count) {
+    proof *p = bsearch(&(proof){.name = name}, proofs, count, sizeof *proofs, by_name);
+    if (!p) fail_msg("%s has no row", name);
+    p->executed = true;
+    if (!p->killed) p->killed = !survives(mem, module, index, in, out, first, last, name, FLIP_MANY);
+    if (!p->killed_by_low_bit) p->killed_by_low_bit = !survives(mem, module, index, in, out, first, last, name, FLIP_LOW_BIT_OF_ONE_LANE);
+}
+
+static void test_every_instruction_can_fail(void **state) {
+    (void)state;
+    gs_mem *mem;
+    void *in, *out;
+    assert_int_equal(gs_mem_create(&mem), GS_OK);
+    assert_int_equal(gs_mem_alloc(mem, sizeof(snippet_inputs), &in), GS_OK);
+    assert_int_equal(gs_mem_alloc(mem, sizeof(snippet_out) * SNIPPET_WAVES * 32, &out), GS_OK);
+    snippet_fill(in, (u64)time(NULL));
+    gs_module *module = snippet_module(mem, lines, CASE_COUNT);
+    size_t count = gs_row_count(), loose = 0, failed = 0;
+    proof *proofs = calloc(count, sizeof *proofs);
+    assert_non_null(proofs);
+    for (size_t i = 0; i < count; i++) proofs[i].name = gs_row_mnemonic(i);
+    u32 before, after, first, last;
+    snippet_frame(&before, &after);
+    quiet = true;
+    for (size_t i = 0; i < CASE_COUNT; i++) {
+        mutants_body(module, gs_module_kernel_at(module, i), before, after, &first, &last);
+        for (u32 k = first; k < last; k++) {
+            const gs_op *op = &module->ops[k];
+            if (!op->row->name[0]) continue;
+            prove(mem, module, i, in, out, op->row->name, first, last, proofs, count);
+            if (op->pair) prove(mem, module, i, in, out, op->pair->row->name, first, last, proofs, count);
+        }
+    }
+    quiet = false;
+    for (size_t i = 0; i < count; i++) {
+        if (!proven_here(i)) continue;
+        if (!proofs[i].killed) failed++, print_error("%s: %s\n", proofs[i].name, proofs[i].executed ? "no test notices a false result" : "no test executes it");
+        if (proofs[i].killed && !proofs[i].killed_by_low_bit) loose++, print_message("%s: tests allow an error of the lowest bit\n", proofs[i].name);
+    }
+    print_message("%zu instructions, %zu within a bound rather than to the bit, %zu unproven\n", count, loose, failed);
+    free(proofs);
+    gs_module_free(module);
+    gs_mem_destroy(mem);
+    assert_int_equal(failed, 0);
+}
+
 static void test_ops_avx512(void **state) { (void)state; run_all(true); }
 static void test_ops_avx2(void **state) { (void)state; run_all(false); }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ops_avx512), cmocka_unit_test(test_ops_avx2)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ops_avx512), cmocka_unit_test(test_ops_avx2), cmocka_unit_test(test_every_instruction_can_fail)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

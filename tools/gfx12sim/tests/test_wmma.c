@@ -3,6 +3,7 @@
 // lane l of A (row l&15) or B (column l&15) is k = 8*(e>>2) + 4*(l>>4) + (e&3); C and D hold row 8*(l>>4)+j,
 // column l&15 in element j. Sparse A keeps two of every four neighbours of B's element list in the same lane half.
 #include "snippet.h"
+#include "mutants.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -217,6 +218,65 @@ static void run_all(bool avx512) {
     gs_use_avx512 = true;
     assert_int_equal(failed, 0);
 }
+// ---- every matrix instruction's test can fail -----------------------------------------------------------------
+static int wrong(gs_mem *mem, gs_module *module, int c, const char *name, void *in, void *out) {
+    const void *kernarg[2] = {in, out};
+    gs_launch l;
+    gs_error error;
+    gs_launch_init(&l, gs_module_kernel(module, name));
+    l.grid[0] = WAVES, l.kernarg = kernarg, l.kernarg_bytes = sizeof kernarg, l.threads = 1;
+    if (gs_launch_run(mem, &l, &error)) return 1;
+    int bad = 0;
+    u32(*lanes)[WORDS] = in, (*results)[8] = out;
+    for (int i = 0; i < WAVES * 256; i++) {
+        double got, want;
+        int w = i / 256;
+        bad += !right((const u32(*)[WORDS])(lanes + 32 * w), (const u32(*)[8])(results + 32 * w), c,
+                      i / 16 % 16, i % 16, &got, &want);
+    }
+    return bad;
+}
+
+static void test_every_matrix_instruction_can_fail(void **s) {
+    (void)s;
+    gs_mem *mem;
+    gs_error error;
+    void *in, *out;
+    assert_int_equal(gs_mem_create(&mem), GS_OK);
+    assert_int_equal(gs_mem_alloc(mem, WAVES * 32 * WORDS * 4, &in), GS_OK);
+    assert_int_equal(gs_mem_alloc(mem, WAVES * 32 * 32, &out), GS_OK);
+    state = (u64)time(NULL) | 1;
+    bool *killed = calloc(gs_row_count(), sizeof *killed);
+    assert_non_null(killed);
+    for (int c = 0; c < CASES; c++) {
+        kernel_text text = {"w", body_of(cases[c].text), 16, 0, 0, 32};
+        size_t bytes;
+        void *image = assemble_kernels(&text, 1, &bytes);
+        gs_module *module;
+        if (gs_module_load(mem, image, bytes, &module, &error)) fail_msg("%s", error.message);
+        for (int w = 0; w < WAVES; w++) fill((u32(*)[WORDS])in + 32 * w, c, w);
+        for (size_t row = 0; row < gs_row_count(); row++) {
+            const char *name = gs_row_mnemonic(row);
+            if (gs_row_class(row) != GS_CLASS_WMMA ||
+                !mutants_set(module, 0, module->op_count, name, FLIP_MANY))
+                continue;
+            killed[row] |= wrong(mem, module, c, "w", in, out) > 0;
+            mutants_clear(module, 0, module->op_count);
+            assert_int_equal(wrong(mem, module, c, "w", in, out), 0);
+        }
+        gs_module_free(module);
+        free(image);
+        free((void *)(uintptr_t)text.body);
+    }
+    int failed = 0;
+    for (size_t row = 0; row < gs_row_count(); row++)
+        if (gs_row_class(row) == GS_CLASS_WMMA && !killed[row])
+            failed++, print_error("%s: no test notices a false result\n", gs_row_mnemonic(row));
+    free(killed);
+    gs_mem_destroy(mem);
+    assert_int_equal(failed, 0);
+}
+
 static void test_wmma_avx512(void **s) {
     (void)s;
     run_all(true);
@@ -227,6 +287,7 @@ static void test_wmma_avx2(void **s) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_wmma_avx512), cmocka_unit_test(test_wmma_avx2)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_wmma_avx512), cmocka_unit_test(test_wmma_avx2),
+                                       cmocka_unit_test(test_every_matrix_instruction_can_fail)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

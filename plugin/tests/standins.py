@@ -1,0 +1,362 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small stand-ins of torch and of the vLLM modules that the plugin touches, for contract tests that need neither. Names and
+signatures are those of vLLM 0.32 and 0.33; tensors are real memory, so that libradiance computes on them."""
+
+import ctypes
+import enum
+import os
+import sys
+import types
+
+
+class DType:
+    def __init__(self, name, itemsize):
+        self.name, self.itemsize = name, itemsize
+
+    def __repr__(self):
+        return f"torch.{self.name}"
+
+
+DTYPES = {name: DType(name, size) for name, size in (
+    ("float32", 4), ("bfloat16", 2), ("float16", 2), ("float8_e4m3fn", 1), ("float8_e5m2", 1), ("float8_e8m0fnu", 1),
+    ("int32", 4), ("int64", 8), ("uint8", 1))}
+
+
+class Tensor:
+    """Strided memory with the few methods that the plugin calls."""
+
+    def __init__(self, shape, dtype, stride=None, memory=None, offset=0, device="cpu"):
+        self.shape, self.dtype, self.device = tuple(shape), dtype, device
+        dense = []
+        for size in reversed(self.shape):
+            dense.insert(0, dense[0] * self.shape[len(self.shape) - len(dense)] if dense else 1)
+        self._stride = tuple(stride) if stride else tuple(dense)
+        self._offset = offset
+        if memory is None:
+            need = 1 + sum((s - 1) * t for s, t in zip(self.shape, self._stride)) if self.numel() else 1
+            memory = ctypes.create_string_buffer(need * dtype.itemsize + 64)
+        self.memory = memory
+
+    def numel(self):
+        count = 1
+        for size in self.shape:
+            count *= size
+        return count
+
+    def dim(self):
+        return len(self.shape)
+
+    def stride(self):
+        return self._stride
+
+    def data_ptr(self):
+        address = ctypes.addressof(self.memory)
+        return (address + 63) // 64 * 64 + self._offset * self.dtype.itemsize
+
+    def is_contiguous(self):
+        return Tensor(self.shape, self.dtype, memory=self.memory)._stride == self._stride
+
+    def _like(self, **changes):
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        made.__dict__.update(changes)
+        return made
+
+    def detach(self):
+        return self
+
+    cpu = detach
+
+    def to(self, where):
+        return self._like(device=where) if isinstance(where, str) else self
+
+    def contiguous(self):
+        return self if self.is_contiguous() else self.clone()
+
+    def clone(self):
+        made = Tensor(self.shape, self.dtype)
+        rows, columns = self.shape
+        size = self.dtype.itemsize
+        for row in range(rows):
+            ctypes.memmove(made.data_ptr() + row * columns * size, self.data_ptr() + row * self._stride[0] * size,
+                           columns * size)
+        return made
+
+    def reshape(self, *shape):
+        if -1 in shape:
+            known = 1
+            for size in shape:
+                known *= size if size != -1 else 1
+            shape = tuple(self.numel() // known if size == -1 else size for size in shape)
+        return Tensor(shape, self.dtype, memory=self.memory, offset=self._offset, device=self.device)
+
+    view = reshape
+
+    def new_empty(self, shape):
+        return Tensor(shape, self.dtype)
+
+    def __getitem__(self, rows):
+        first, last, _ = rows.indices(self.shape[0])
+        return self._like(shape=(last - first, *self.shape[1:]), _offset=self._offset + first * self._stride[0])
+
+    def copy_(self, other):
+        assert self.shape == other.shape, (self.shape, other.shape)
+        size = self.dtype.itemsize
+        for row in range(self.shape[0]):
+            ctypes.memmove(self.data_ptr() + row * self._stride[0] * size,
+                           other.data_ptr() + row * other._stride[0] * size, self.shape[1] * size)
+
+    @property
+    def data(self):
+        return self
+
+    def bytes(self):
+        return ctypes.string_at(self.data_ptr(), self.numel() * self.dtype.itemsize)
+
+    def fill(self, raw):
+        ctypes.memmove(self.data_ptr(), raw, len(raw))
+        return self
+
+
+class Ops:
+    """torch.ops.radiance: what the plugin registered."""
+
+    def __init__(self):
+        self.kernels, self.fakes, self.schemas = {}, {}, []
+
+    def __getattr__(self, name):
+        return self.kernels[name]
+
+
+def make_torch():
+    torch = types.ModuleType("torch")
+    torch.__file__ = os.path.join(os.path.dirname(__file__), "no_torch_here", "__init__.py")
+    torch.__dict__.update(DTYPES)
+    ops = Ops()
+    torch.ops = types.SimpleNamespace(radiance=ops)
+    torch.version = types.SimpleNamespace(cuda=None, hip=None)
+    torch.Tensor = Tensor
+    torch.empty = lambda *shape, dtype=DTYPES["float32"], device="cpu": Tensor(
+        shape[0] if isinstance(shape[0], (tuple, list)) else shape, dtype, device=device)
+    torch.get_default_dtype = lambda: DTYPES["bfloat16"]
+
+    def cat(parts, dim):
+        rows, size = parts[0].shape[0], parts[0].dtype.itemsize
+        made = Tensor((rows, sum(p.shape[1] for p in parts)), parts[0].dtype)
+        for row in range(rows):
+            at = made.data_ptr() + row * made.shape[1] * size
+            for part in parts:
+                ctypes.memmove(at, part.data_ptr() + row * part.shape[1] * size, part.shape[1] * size)
+                at += part.shape[1] * size
+        return made
+
+    torch.cat = cat
+
+    class Library:
+        def __init__(self, namespace, kind):
+            assert (namespace, kind) == ("radiance", "FRAGMENT")
+
+        def define(self, schema):
+            ops.schemas.append(schema)
+
+        def impl(self, name, kernel, key):
+            ops.kernels[name] = kernel
+
+    def register_fake(name, kernel):
+        ops.fakes[name] = kernel
+
+    torch.library = types.SimpleNamespace(Library=Library, register_fake=register_fake)
+    torch.nn = types.SimpleNamespace(Parameter=lambda data, requires_grad=True: data)
+    return torch
+
+
+class PlatformEnum(enum.Enum):
+    CUDA, ROCM, CPU = "cuda", "rocm", "cpu"
+
+
+class Platform:
+    def __init__(self, kind, device=None):
+        self._enum = PlatformEnum[kind.upper()]
+        if device:
+            self.radiance_device = device
+
+    def is_cpu(self):
+        return self._enum is PlatformEnum.CPU
+
+    def is_rocm(self):
+        return self._enum is PlatformEnum.ROCM
+
+    def is_cuda(self):
+        return self._enum is PlatformEnum.CUDA
+
+
+class Stock:
+    """A kernel of vLLM's own list, which refuses."""
+
+    @classmethod
+    def is_supported(cls, compute_capability=None):
+        return False, "Stock requires AMX"
+
+    @classmethod
+    def can_implement(cls, config):
+        return True, None
+
+
+class Fp8BlockScaledMMLinearKernel:
+    apply_input_quant = True
+
+    def __init__(self, config):
+        self.config = config
+
+    @classmethod
+    def is_supported(cls, compute_capability=None):
+        raise NotImplementedError
+
+    @classmethod
+    def can_implement(cls, config):
+        raise NotImplementedError
+
+    def process_weights_after_loading(self, layer):
+        raise NotImplementedError
+
+    def apply_weights(self, layer, x, bias=None, **named):
+        raise NotImplementedError
+
+
+def register_linear_kernel_0_32(kernel_class, platform, kernel_type="mp"):
+    raise ValueError(f"Unrecognized kernel type: {kernel_type}")
+
+
+def register_linear_kernel_0_33(kernel_class, platform, kernel_type="mp"):
+    assert kernel_type == "fp8_block"
+    sys.modules["vllm.model_executor.kernels.linear"]._POSSIBLE_FP8_BLOCK_KERNELS.setdefault(platform, []).append(kernel_class)
+
+
+def linear_module(minor):
+    def init_fp8_linear_kernel(config):
+        module = sys.modules["vllm.model_executor.kernels.linear"]
+        reasons = []
+        for kernel in module._POSSIBLE_FP8_BLOCK_KERNELS[sys.modules["vllm.platforms"].current_platform._enum]:
+            if kernel.__name__ in os.environ.get("VLLM_DISABLED_KERNELS", "").split(","):
+                reasons.append(f"{kernel.__name__} is disabled by environment variable")
+                continue
+            for ok, why in (kernel.is_supported(), kernel.can_implement(config)):
+                if not ok:
+                    reasons.append(f"{kernel.__name__} {why}")
+                    break
+            else:
+                return kernel(config)
+        raise ValueError("Failed to find a kernel that can implement the ScaledMM linear layer. Reasons: \n" + "\n".join(reasons))
+
+    return dict(
+        _POSSIBLE_FP8_BLOCK_KERNELS={PlatformEnum.CPU: [Stock], PlatformEnum.ROCM: [Stock]},
+        Fp8BlockScaledMMLinearKernel=Fp8BlockScaledMMLinearKernel,
+        init_fp8_linear_kernel=init_fp8_linear_kernel,
+        register_linear_kernel=register_linear_kernel_0_33 if minor == "0.33" else register_linear_kernel_0_32)
+
+
+class Worker:
+    def __init__(self, rank):
+        self.rank = rank
+
+    def compile_or_warm_up_model(self):
+        return "warm"
+
+
+class Scheduler:
+    def __init__(self, table):
+        self.dynamic_sd_lookup = table
+
+
+class Parameter(Tensor):
+    """vLLM's parameters keep how they are loaded."""
+
+    def __init__(self, data, weight_loader=None, **named):
+        self.__dict__.update(data.__dict__)
+        self.weight_loader = weight_loader
+
+
+class Fp8LinearMethod:
+    def __init__(self, quant_config):
+        self.block_quant, self.weight_block_size = True, [128, 128]
+
+    def create_weights(self, layer, input_size_per_partition, output_partition_sizes, input_size, output_size,
+                       params_dtype, **named):
+        layer.stock = "created"
+
+    def process_weights_after_loading(self, layer):
+        layer.stock = "processed"
+
+    def apply(self, layer, x, bias=None):
+        return "stock"
+
+
+class Fp8Config:
+    def get_quant_method(self, layer, prefix):
+        method = Fp8LinearMethod(self)
+        method.marlin_input_dtype = None
+        return method
+
+
+def quant_modules():
+    registered = {}
+
+    def register_quantization_config(name):
+        return lambda cls: registered.setdefault(name, cls)
+
+    loaders = ["Fp8LinearMethod"]
+    return {
+        "vllm.model_executor.layers.quantization": dict(register_quantization_config=register_quantization_config,
+                                                        registered=registered),
+        "vllm.model_executor.layers.quantization.fp8": dict(Fp8Config=Fp8Config, Fp8LinearMethod=Fp8LinearMethod),
+        "vllm.model_executor.layers.linear": dict(
+            LinearBase=object, WEIGHT_LOADER_V2_SUPPORTED=loaders,
+            register_weight_loader_v2_supported_method=lambda cls: loaders.append(cls.__name__)),
+        "vllm.model_executor.parameter": dict(BlockQuantScaleParameter=type("BlockQuantScaleParameter", (Parameter,), {}),
+                                              ModelWeightParameter=Parameter),
+    }
+
+
+def vllm_modules(kind, minor, device):
+    class AttentionBackendEnum(enum.Enum):
+        CPU_ATTN = "stock"
+
+    backends = {}
+    modules = {
+        "vllm": dict(__version__=f"{minor}.0"),
+        "vllm.platforms": dict(current_platform=Platform(kind, device)),
+        "vllm.model_executor.kernels": {},
+        "vllm.model_executor.kernels.linear": linear_module(minor),
+        "vllm.model_executor.utils": dict(replace_parameter=lambda layer, name, value: setattr(layer, name, value)),
+        "vllm.v1.worker.cpu_worker": dict(CPUWorker=type("CPUWorker", (Worker,), dict(
+            compile_or_warm_up_model=lambda self: "warm"))),
+        "vllm.v1.core.sched.scheduler": dict(Scheduler=type("Scheduler", (Scheduler,), {})),
+        "vllm.v1.attention.backends.registry": dict(
+            AttentionBackendEnum=AttentionBackendEnum, backends=backends,
+            register_backend=lambda member, path: backends.__setitem__(member.name, path)),
+        "vllm.model_executor.layers.attention.mm_encoder_attention": dict(
+            MMEncoderAttention=type("MMEncoderAttention", (), dict(register_oot=classmethod(lambda cls, op: op)))),
+        "vllm.model_executor.layers.logits_processor": dict(
+            LogitsProcessor=type("LogitsProcessor", (), dict(get_top_tokens=lambda self, head, hidden: None))),
+        "vllm.distributed.device_communicators.cuda_communicator": dict(CudaCommunicator=object),
+        **quant_modules(),
+    }
+    return modules
+
+
+def install(kind="cpu", minor="0.32", device=None):
+    """Fresh stand-ins and a fresh plugin in sys.modules; the torch stand-in."""
+    for name in [n for n in sys.modules if n.split(".")[0] in ("torch", "vllm", "vllm_radiance", "aiter")]:
+        del sys.modules[name]
+    sys.modules["torch"] = torch = make_torch()
+    for name, content in vllm_modules(kind, minor, device).items():
+        parts = name.split(".")
+        for depth in range(1, len(parts) + 1):
+            path = ".".join(parts[:depth])
+            if path not in sys.modules:
+                sys.modules[path] = types.ModuleType(path)
+                sys.modules[path].__path__ = []
+                if depth > 1:
+                    setattr(sys.modules[".".join(parts[: depth - 1])], parts[depth - 1], sys.modules[path])
+        sys.modules[name].__dict__.update(content)
+    return torch

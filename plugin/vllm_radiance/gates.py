@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plugin's switches: one table, read from the environment, printed by `radiance vllm doctor`."""
+
+import os
+
+from .log import say_once
+
+# name, default, meaning; a value is 0 or 1 unless the default is neither
+GATES = (
+    ("RADIANCE_PLUGIN", "1", "0: install nothing, vLLM runs as published"),
+    ("RADIANCE_PRESHUFFLE", "1", "reorder block-FP8 weights once at load for the kernels that read them so"),
+    ("RADIANCE_CPU_W8A8", "0", "on a CPU, quantise activations too, as GPUs do; 0 keeps them 16-bit, which is nearer bf16"),
+    ("RADIANCE_ATTENTION", "auto", "our attention backend: 1 on, 0 off, auto as measured (docs/vllm.md)"),
+    ("RADIANCE_FAST_DRAFT", "0", "4-bit linears and the 2-bit head for draft layers"),
+    ("RADIANCE_USE_R4D_AR", "1", "our all-reduce between cards"),
+    ("RADIANCE_DYNAMIC_DRAFT", "0", "choose the draft depth at run time"),
+    ("RADIANCE_VIT", "1", "our attention for vision encoders"),
+    ("RADIANCE_REPORT", "1", "print the kernel selection report after warm-up"),
+    ("RADIANCE_LIBRARY", "", "folder of libradiance.so and libradiance_torch.so; empty = the package's own"),
+)
+_DEFAULTS = {name: default for name, default, _ in GATES}
+
+
+def text(name):
+    return os.environ.get(name, _DEFAULTS[name])
+
+
+def choice(name, *words):
+    value = text(name)
+    if value in words:
+        return value
+    say_once(name, f"{name}={value[:40]}, needs one of: {' '.join(words)}; using {_DEFAULTS[name]}")
+    return _DEFAULTS[name]
+
+
+def flag(name):
+    return choice(name, "0", "1") == "1"

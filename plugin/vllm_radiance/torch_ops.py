@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""radiance::* ops in torch: boxed C kernels through torch's stable shim, or the same calls over ctypes where the shim is
+older. The fakes tell torch.compile shapes without running anything."""
+
+import ctypes
+import functools
+import pathlib
+
+import torch
+
+from . import library as lib
+from .log import say_once
+
+_kept = []  # a torch.library.Library unregisters its ops when it dies
+
+
+class LinearCall(ctypes.Structure):
+    _fields_ = [
+        *((name, lib.Tensor) for name in ("x", "w", "w_scale", "bias", "c")),
+        ("layout", ctypes.c_int32),
+        ("quantise", ctypes.c_int32),
+        ("stream", ctypes.c_void_p),
+        ("scratch", ctypes.c_void_p * 2),
+    ]
+
+
+@functools.cache
+def dtype_names():
+    names = {
+        torch.float32: "fp32",
+        torch.bfloat16: "bf16",
+        torch.float16: "fp16",
+        torch.float8_e4m3fn: "fp8_e4m3",
+        torch.float8_e5m2: "fp8_e5m2",
+        torch.int32: "i32",
+        torch.int64: "i64",
+        torch.uint8: "u8",
+    }
+    if hasattr(torch, "float8_e8m0fnu"):
+        names[torch.float8_e8m0fnu] = "e8m0"
+    return names
+
+
+def tensor_of(t):
+    return lib.tensor(t.data_ptr(), dtype_names()[t.dtype], tuple(t.shape), t.stride())
+
+
+def _fake_linear(x, w, w_scale, n, layout, quantise):
+    return x.new_empty((*x.shape[:-1], n))
+
+
+def _fake_linear_bias(x, w, w_scale, bias, n, layout, quantise):
+    return x.new_empty((*x.shape[:-1], n))
+
+
+def _fake_nothing(*arguments):
+    return None
+
+
+def _linear_by_ctypes(library):
+    run = library.binding.rdt_linear_run
+
+    def linear(x, w, w_scale, bias, n, layout, quantise):
+        flat = x.reshape(-1, x.shape[-1])
+        c = torch.empty((flat.shape[0], n), dtype=x.dtype)
+        call = LinearCall(x=tensor_of(flat), w=tensor_of(w), w_scale=tensor_of(w_scale), c=tensor_of(c),
+                          layout=layout, quantise=int(quantise))
+        if bias is not None:
+            call.bias = tensor_of(bias)
+        library.check(run(ctypes.byref(call)))
+        return c.view(*x.shape[:-1], n)
+
+    return linear
+
+
+def _register_by_ctypes(library):
+    """The linear op alone: the attention backend stays off without the shim."""
+    fragment = torch.library.Library("radiance", "FRAGMENT")
+    linear = _linear_by_ctypes(library)
+    for index in range(2):
+        fragment.define(library.binding.rdt_schema_at(index).decode())
+    fragment.impl("fp8_linear", lambda x, w, s, n, layout, q: linear(x, w, s, None, n, layout, q), "CPU")
+    fragment.impl("fp8_linear_bias", linear, "CPU")
+    _kept.append(fragment)
+
+
+@functools.cache
+def register(force_ctypes=False):
+    """Registers the ops once a process. Returns how: "boxed" or "ctypes"."""
+    library = lib.library()
+    how = "boxed"
+    why = b"asked for" if force_ctypes else None
+    if not force_ctypes:
+        folder = pathlib.Path(torch.__file__).parent / "lib"
+        cards = torch.version.cuda is not None or torch.version.hip is not None
+        why = library.binding.rdt_register(str(folder).encode(), int(cards))
+    if why:
+        how = "ctypes"
+        say_once("ctypes", f"ops go through ctypes, a few microseconds slower a call: {why.decode()}")
+        _register_by_ctypes(library)
+    torch.library.register_fake("radiance::fp8_linear", _fake_linear)
+    torch.library.register_fake("radiance::fp8_linear_bias", _fake_linear_bias)
+    if how == "boxed":
+        torch.library.register_fake("radiance::attn", _fake_nothing)
+        torch.library.register_fake("radiance::kv_write", _fake_nothing)
+    return how
+
+
+@functools.cache
+def use_torch_threads():
+    """The host's context runs on torch's pool. Called when a layer is loaded: vLLM has set the thread count by then."""
+    if register() != "boxed":
+        return 0
+    return lib.library().binding.rdt_use_torch_threads(b"cpu")
+
+
+def cpu_weight_pack(weight, layout):
+    """The host weight [n, k] in another byte order, as a tensor of its own."""
+    made = []
+
+    def allocate(shape):
+        made.append(torch.empty(shape, dtype=weight.dtype))
+        return made[0].data_ptr()
+
+    lib.library().weight_pack(tensor_of(weight), layout, allocate)
+    return made[0]

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// A card through the public header alone, on the simulator: memory, streams, a kernel's numbers, graphs, timers, and what
+// is refused.
+#include <stdbool.h>
+#include "support/card_rig.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { M = 3, K = 300 };
+
+static void test_memory_and_streams(void **state) {
+    (void)state;
+    rd_ctx *ctx = card_ctx();
+    if (!ctx) skip();
+    uint8_t *there, *other, *pinned, back[256];
+    rd_stream stream = NULL;
+    must(rd_stream_create(ctx, &stream));
+    assert_non_null(stream);
+    must(rd_memory_alloc(ctx, 256, (void **)&there));
+    must(rd_memory_alloc(ctx, 256, (void **)&other));
+    must(rd_memory_alloc_host(ctx, 256, (void **)&pinned));
+    assert_int_equal((uintptr_t)there % 64, 0);
+    for (int i = 0; i < 256; i++) pinned[i] = (uint8_t)(255 - i);
+    must(rd_memory_copy(ctx, there, pinned, 256, RD_COPY_TO_DEVICE, stream));
+    must(rd_memory_set(ctx, there + 16, 7, 4, stream));
+    must(rd_memory_copy(ctx, other, there, 256, RD_COPY_ON_DEVICE, stream));
+    from_card(ctx, back, other, 256, stream);
+    for (int i = 0; i < 256; i++) assert_int_equal(back[i], i >= 16 && i < 20 ? 7 : 255 - i);
+    size_t free_bytes = 0, total_bytes = 0;
+    must(rd_memory_info(ctx, &free_bytes, &total_bytes));
+    assert_true(free_bytes > 0 && free_bytes < total_bytes);
+    must(rd_memory_free(ctx, there));
+    must(rd_memory_free(ctx, other));
+    must(rd_memory_free(ctx, NULL));
+    must(rd_memory_free_host(ctx, pinned));
+    must(rd_stream_free(ctx, stream));
+    rd_ctx_free(ctx);
+}
+
+typedef struct act_case {
+    float gate[M * K], up[M * K];
+    rd_plan *plan;
+    rd_act_mul_args args;
+} act_case;
+
+static void act_case_make(rd_ctx *ctx, act_case *c) {
+    const rd_param params[] = {RD_INT("k", K), RD_WORD("act", "silu"), RD_WORD("x_dtype", "fp32"),
+                               RD_WORD("y_dtype", "fp32")};
+    for (int i = 0; i < M * K; i++) {
+        c->gate[i] = (float)(i % 37 - 18) / 4;
+        c->up[i] = (float)(i % 11) - 5;
+    }
+    must(rd_plan_create(ctx, "act_mul", params, 4, 1, M, &c->plan));
+    assert_string_equal(rd_plan_kernel(c->plan, M)->name, "act_mul_gfx1201");
+    c->args = (rd_act_mul_args){sizeof c->args, to_card(ctx, rd_tensor_2d(c->gate, RD_DTYPE_F32, M, K)),
+                                to_card(ctx, rd_tensor_2d(c->up, RD_DTYPE_F32, M, K)),
+                                to_card(ctx, rd_tensor_2d(c->up, RD_DTYPE_F32, M, K))};
+}
+
+static void act_case_free(rd_ctx *ctx, act_case *c) {
+    rd_plan_free(c->plan);
+    must(rd_memory_free(ctx, c->args.gate.data));
+    must(rd_memory_free(ctx, c->args.up.data));
+    must(rd_memory_free(ctx, c->args.y.data));
+}
+
+static void act_case_check(rd_ctx *ctx, const act_case *c, rd_stream stream) {
+    float y[M * K];
+    from_card(ctx, y, c->args.y.data, sizeof y, stream);
+    for (int i = 0; i < M * K; i++) {
+        double g = (double)c->gate[i], wanted = g / (1 + exp(-g)) * (double)c->up[i];
+        if (fabs((double)y[i] - wanted) > 1e-6 * fabs(wanted) + 1e-30)
+            fail_msg("y[%d]=%g, wanted %g", i, (double)y[i], wanted);
+    }
+}
+
+static void test_run_and_graph(void **state) {
+    (void)state;
+    rd_ctx *ctx = card_ctx();
+    if (!ctx) skip();
+    act_case c;
+    rd_stream stream = NULL;
+    rd_graph *graph = NULL;
+    rd_timer *timer = NULL;
+    double microseconds = -1;
+    act_case_make(ctx, &c);
+    must(rd_stream_create(ctx, &stream));
+    must(rd_timer_create(ctx, &timer));
+    must(rd_timer_start(timer, stream));
+    must(rd_act_mul_run(c.plan, &c.args, stream));
+    must(rd_timer_stop(timer, stream));
+    act_case_check(ctx, &c, stream);
+    must(rd_timer_read(timer, &microseconds));
+    assert_true(microseconds > 0);
+    // Recorded, not run: the output keeps what it had; each launch computes from what the operands hold then.
+    must(rd_memory_set(ctx, c.args.y.data, 0, sizeof c.gate, stream));
+    must(rd_graph_begin(ctx, stream));
+    must(rd_act_mul_run(c.plan, &c.args, stream));
+    must(rd_graph_end(ctx, stream, &graph));
+    float first = -1;
+    from_card(ctx, &first, c.args.y.data, sizeof first, stream);
+    assert_true(first == 0);
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < M * K; i++) c.gate[i] += 0.25f;
+        must(rd_memory_copy(ctx, c.args.gate.data, c.gate, sizeof c.gate, RD_COPY_TO_DEVICE, stream));
+        must(rd_graph_launch(graph, stream));
+        act_case_check(ctx, &c, stream);
+    }
+    rd_graph_free(graph);
+    rd_timer_free(timer);
+    must(rd_stream_free(ctx, stream));
+    act_case_free(ctx, &c);
+    rd_ctx_free(ctx);
+}
+
+static void test_places_are_checked(void **state) {
+    (void)state;
+    rd_ctx *ctx = card_ctx(), *host = NULL;
+    if (!ctx) skip();
+    act_case c;
+    act_case_make(ctx, &c);
+    rd_act_mul_args bad = c.args;
+    bad.up.device = 0;
+    refused(rd_act_mul_run(c.plan, &bad, NULL), RD_E_INVALID, "act_mul: up: device=0, needs 1 (sim:gfx1201)");
+    const rd_param params[] = {RD_INT("k", K), RD_WORD("act", "silu"), RD_WORD("x_dtype", "fp32"),
+                               RD_WORD("y_dtype", "fp32")};
+    rd_plan *plan = NULL;
+    must(rd_ctx_create(&(rd_ctx_options){.struct_size = sizeof(rd_ctx_options), .threads = 1}, &host));
+    assert_int_equal(rd_ctx_device_number(host), 0);
+    assert_int_equal(rd_ctx_device_number(ctx), 1);
+    must(rd_plan_create(host, "act_mul", params, 4, 1, M, &plan));
+    refused(rd_act_mul_run(plan, &c.args, NULL), RD_E_INVALID,
+            "act_mul: gate: device=1, needs 0 (host memory)");
+    rd_plan_free(plan);
+    rd_graph *graph = NULL;
+    refused(rd_graph_end(host, NULL, &graph), RD_E_UNSUPPORTED, "device=cpu, needs a card");
+    rd_ctx_free(host);
+    act_case_free(ctx, &c);
+    rd_ctx_free(ctx);
+}
+
+static void test_host_memory_through_the_same_calls(void **state) {
+    (void)state;
+    rd_ctx *host = NULL;
+    must(rd_ctx_create(&(rd_ctx_options){.struct_size = sizeof(rd_ctx_options), .threads = 1}, &host));
+    char *memory = NULL, text[] = "here";
+    rd_stream stream = host;
+    must(rd_stream_create(host, &stream));
+    assert_null(stream);
+    must(rd_memory_alloc(host, 64, (void **)&memory));
+    must(rd_memory_copy(host, memory, text, sizeof text, RD_COPY_TO_DEVICE, stream));
+    assert_string_equal(memory, "here");
+    must(rd_memory_set(host, memory, 'x', 2, stream));
+    must(rd_stream_sync(host, stream));
+    assert_string_equal(memory, "xxre");
+    refused(rd_memory_copy(host, memory, text, 1, (rd_copy)9, stream), RD_E_INVALID,
+            "direction=9, needs 0 to 2");
+    refused(rd_memory_alloc(host, 64, NULL), RD_E_INVALID, "out=NULL");
+    refused(rd_memory_alloc(NULL, 64, (void **)&memory), RD_E_INVALID, "ctx=NULL");
+    must(rd_memory_free(host, memory));
+    rd_ctx_free(host);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_memory_and_streams),
+        cmocka_unit_test(test_run_and_graph),
+        cmocka_unit_test(test_places_are_checked),
+        cmocka_unit_test(test_host_memory_through_the_same_calls),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

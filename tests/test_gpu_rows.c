@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPU rows without a card: each has its code object, its kernels and their resources; a geometry is plain arithmetic.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "backend/code_objects.h"
+#include "kernels/elementwise/args.h"
+#include "kernels/elementwise/gfx1201_args.h"
+#include "kernels/rows.h"
+
+static void test_each_row_has_its_kernels(void **state) {
+    (void)state;
+    for (int32_t i = 0; i < rdi_row_count; i++) {
+        const rdi_row *row = &rdi_rows[i];
+        rd_kernel_resources r = {.struct_size = sizeof r};
+        if (!row->geometry) {
+            assert_int_equal(rd_kernel_resources_at(&row->info, 0, &r), RD_E_LIMIT);
+            continue;
+        }
+        const rdi_code_object *object = rdi_code_object_find(row->image);
+        if (!object) fail_msg("%s: code object %s is not in the build", row->info.name, row->image);
+        assert_int_equal(object->backend, row->backend);
+        assert_true(object->end > object->begin && !memcmp(object->begin,
+                                                           "\x7f"
+                                                           "ELF",
+                                                           4));
+        int count = 0;
+        for (; rd_kernel_resources_at(&row->info, count, &r) == RD_OK; count++) {
+            assert_true(r.vector_registers > 0 && r.vector_registers <= 256);
+            if (row->backend == RDI_BACKEND_AMD) {
+                assert_int_equal(r.spills, 0);
+                assert_int_equal(r.scratch_bytes, 0);
+                assert_true(r.shared_bytes <= 65536 && r.code_bytes > 0);
+                assert_true(r.waves_per_simd >= 1 && r.waves_per_simd <= 16);
+            }
+        }
+        if (!count)
+            fail_msg("%s: no kernel in %s has a symbol that begins with rdk_%s", row->info.name, row->image,
+                     row->info.name);
+    }
+}
+
+static void test_resources_refuse_bad_calls(void **state) {
+    (void)state;
+    rd_kernel_resources r = {.struct_size = 4};
+    rd_kernel_info unknown = {.name = "x"};
+    assert_int_equal(rd_kernel_resources_at(rd_kernel_at(0), 0, &r), RD_E_INVALID);
+    assert_int_equal(rd_kernel_resources_at(rd_kernel_at(0), 0, NULL), RD_E_INVALID);
+    r.struct_size = sizeof r;
+    assert_int_equal(rd_kernel_resources_at(&unknown, 0, &r), RD_E_INVALID);
+    assert_int_equal(rd_kernel_resources_at(NULL, 0, &r), RD_E_INVALID);
+    assert_null(rdi_code_object_find("gfx1201_nonsense"));
+}
+
+// Three rows of 5000 elements, 2048 to a work-group: 3 x 3 groups; odd strides of bf16 are not whole 16-byte pieces.
+static void test_act_mul_geometry(void **state) {
+    (void)state;
+    const rdi_act_mul_args args = {.m = 3,
+                                   .k = 5000,
+                                   .gate = (void *)4096,
+                                   .up = (void *)8192,
+                                   .y = (void *)16384,
+                                   .gate_stride = 5000,
+                                   .up_stride = 5000,
+                                   .y_stride = 5000,
+                                   .x_dtype = RD_DTYPE_BF16,
+                                   .y_dtype = RD_DTYPE_F16,
+                                   .act = RDI_ACT_GELU_TANH};
+    rdi_launch out[RDI_MAX_LAUNCHES];
+    assert_int_equal(rdi_act_mul_gfx1201_geometry(&args, NULL, NULL, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_act_mul_gfx1201");
+    assert_int_equal(out[0].grid[0], 3);
+    assert_int_equal(out[0].grid[1], 3);
+    assert_int_equal(out[0].grid[2], 1);
+    assert_int_equal(out[0].block[0] * out[0].block[1] * out[0].block[2], 256);
+    rdk_act_mul_gfx1201_args kernel;
+    assert_int_equal(out[0].args_bytes, sizeof kernel);
+    memcpy(&kernel, out[0].args, sizeof kernel);
+    assert_int_equal(kernel.gate, 4096);
+    assert_int_equal(kernel.y, 16384);
+    assert_int_equal(kernel.k, 5000);
+    assert_int_equal(kernel.gelu, 1);
+    assert_int_equal(kernel.aligned, 1);
+    rdi_act_mul_args odd = args;
+    odd.up_stride = 5001;
+    rdi_act_mul_gfx1201_geometry(&odd, NULL, NULL, out);
+    memcpy(&kernel, out[0].args, sizeof kernel);
+    assert_int_equal(kernel.aligned, 0);
+    odd = args;
+    odd.y = (void *)16386;
+    rdi_act_mul_gfx1201_geometry(&odd, NULL, NULL, out);
+    memcpy(&kernel, out[0].args, sizeof kernel);
+    assert_int_equal(kernel.aligned, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_row_has_its_kernels),
+        cmocka_unit_test(test_resources_refuse_bad_calls),
+        cmocka_unit_test(test_act_mul_geometry),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
