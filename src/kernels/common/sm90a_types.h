@@ -9,9 +9,11 @@
 enum { RDK_F32 = 0, RDK_BF16 = 1, RDK_F16 = 2, RDK_E4M3 = 3 };
 
 #if defined(__CUDACC__)
-#define RDK_ALIGN64 __align__(64) // tensor maps
+#define RDK_ALIGN64     __align__(64) // tensor maps
+#define RDK_HOST_DEVICE static constexpr __host__ __device__ __forceinline__
 #else
-#define RDK_ALIGN64 _Alignas(64)
+#define RDK_ALIGN64     _Alignas(64)
+#define RDK_HOST_DEVICE static inline
 #include "radiance.h"
 static inline int32_t rdk_type_code(rd_dtype dtype) {
     switch (dtype) {

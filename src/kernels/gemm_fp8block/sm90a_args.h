@@ -24,32 +24,27 @@ typedef struct rdk_gemm_step_args {
 // The ring of the step kernels: stages of one weight tile and one token tile; the tokens' scales beside it. Up to 32 tokens two blocks
 // share a multiprocessor, so that the next call's ring fills while this one drains.
 enum { RDK_K_BLOCK = 128, RDK_STEP_STAGES_MAX = 12 };
-#if defined(__CUDACC__)
-#define RDK_CONSTEXPR constexpr __host__ __device__
-#else
-#define RDK_CONSTEXPR static inline
-#endif
-RDK_CONSTEXPR int rdk_step_stage_bytes(int tokens, int rows) {
+RDK_HOST_DEVICE int rdk_step_stage_bytes(int tokens, int rows) {
     return (rows + tokens) * RDK_K_BLOCK;
 }
 // Output rows are turned in shared memory, this many tokens at a time; the pitch keeps lanes off each other's banks.
 enum { RDK_STEP_TURN_PITCH = 68 };
-RDK_CONSTEXPR int rdk_step_turn_tokens(int tokens) {
+RDK_HOST_DEVICE int rdk_step_turn_tokens(int tokens) {
     return tokens < 16 ? tokens : 16;
 }
 enum { RDK_STEP_SCALE_UNITS = 8, RDK_STEP_SCALE_BATCHES = 4 };
 // What stands beside the ring; 1024 for the tiles' alignment.
-RDK_CONSTEXPR int rdk_step_fixed_bytes(int tokens, int rows) {
+RDK_HOST_DEVICE int rdk_step_fixed_bytes(int tokens, int rows) {
     return 1024 + RDK_STEP_SCALE_BATCHES * (RDK_STEP_SCALE_UNITS * (tokens + 4) * 4 + 16) +
            rows / 64 * rdk_step_turn_tokens(tokens) * RDK_STEP_TURN_PITCH * 4;
 }
 // 228 KB a multiprocessor, 1 KB of it taken a block (CUDA programming guide, compute capability 9.0). Two barriers a stage.
-RDK_CONSTEXPR int rdk_step_stages(int tokens, int rows) {
+RDK_HOST_DEVICE int rdk_step_stages(int tokens, int rows) {
     int limit = tokens <= 32 ? 113 * 1024 : 227 * 1024;
     int fit = (limit - rdk_step_fixed_bytes(tokens, rows)) / (rdk_step_stage_bytes(tokens, rows) + 16);
     return fit < RDK_STEP_STAGES_MAX ? fit : RDK_STEP_STAGES_MAX;
 }
-RDK_CONSTEXPR int rdk_step_shared_bytes(int tokens, int rows) {
+RDK_HOST_DEVICE int rdk_step_shared_bytes(int tokens, int rows) {
     return rdk_step_fixed_bytes(tokens, rows) + rdk_step_stages(tokens, rows) * (rdk_step_stage_bytes(tokens, rows) + 16);
 }
 
