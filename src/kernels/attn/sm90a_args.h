@@ -5,7 +5,7 @@
 
 #include "kernels/common/sm90a_types.h"
 
-enum { RDK_ATTN_STEP_KEYS = 16, RDK_ATTN_TILE_ROWS = 16, RDK_ATTN_TEAMS = 2 };
+enum { RDK_ATTN_STEP_KEYS = 16, RDK_ATTN_TILE_ROWS = 16, RDK_ATTN_TEAMS = 2, RDK_ATTN_MERGE_GROUPS = 8 };
 
 // Chunks are cut at absolute positions alone: 256 keys up to 32768, so that one sequence of that length with four KV heads fills
 // 132 multiprocessors evenly; then 1024 up to 65536 and 2048 beyond, since each chunk of each row costs a partial result.

@@ -78,29 +78,48 @@ __device__ __forceinline__ void load_queries(const rdk_attn_sm90a_args &args, co
     }
 }
 
+// One matrix of a step by single bytes, for rows that 16-byte copies do not reach. Out of line: it is rare and long.
+__device__ __noinline__ void load_bytes(unsigned char *to, const unsigned char *from, int64_t stride, int32_t row_bytes,
+                                        int32_t pitch, int32_t mask, int32_t rows, int32_t thread, int32_t threads) {
+#pragma unroll 1
+    for (int32_t i = thread; i < RDK_ATTN_STEP_KEYS * pitch; i += threads) {
+        int32_t row = i / pitch, byte = i % pitch;
+        to[row * pitch + ((byte / 16) ^ (row & mask)) * 16 + byte % 16] =
+            row < rows && byte < row_bytes ? __ldcg(from + row * stride + byte) : (unsigned char)0;
+    }
+}
+
 // Keys and values of one step into a stage; what lies past the end reads as zero, since 0 * NaN would spoil a row.
 template <int DIMS, int TILES, bool FP8>
 __device__ __forceinline__ void load_step(const rdk_attn_sm90a_args &args, const work &w, unsigned char *stage, int32_t key,
                                           int32_t block) {
     using kv = kv_shape<DIMS, FP8>;
-    int32_t in_block = key % args.block_tokens, pieces = (args.head_dim * kv::elem + 15) / 16;
-    bool known = block >= 0 && block < args.blocks;
-    const unsigned char *keys = args.k_cache + (block * args.k_stride_block + w.kv_head * args.k_stride_head) * kv::elem;
-    const unsigned char *values = args.v_cache + (block * args.v_stride_block + w.kv_head * args.v_stride_head) * kv::elem;
-#pragma unroll 4
-    for (int32_t i = threadIdx.x % block_shape<DIMS, TILES, FP8>::team_threads; i < 2 * RDK_ATTN_STEP_KEYS * kv::pieces;
-         i += block_shape<DIMS, TILES, FP8>::team_threads) {
-        int32_t row = i / kv::pieces % RDK_ATTN_STEP_KEYS, piece = i % kv::pieces;
-        bool value = i >= RDK_ATTN_STEP_KEYS * kv::pieces, valid = known && key + row < w.end && piece < pieces;
-        const unsigned char *from = (value ? values + (in_block + row) * args.v_stride_token * kv::elem
-                                           : keys + (in_block + row) * args.k_stride_token * kv::elem) + piece * 16;
-        unsigned char *to = stage + (value ? kv::matrix_bytes : 0) + kv::piece(row, piece);
-        if (args.aligned) {
-            copy_vector(to, valid ? from : args.k_cache, valid);
-        } else {
-            for (int b = 0; b < 16; b++)
-                to[b] = valid && piece * 16 + b < args.head_dim * kv::elem ? __ldcg(from + b) : (unsigned char)0;
+    constexpr int threads = block_shape<DIMS, TILES, FP8>::team_threads;
+    constexpr int wide = threads < kv::pieces ? kv::pieces / threads : 1;      // pieces of a row that a thread moves
+    constexpr int high = threads > kv::pieces ? threads / kv::pieces : 1;      // rows that the team moves at once
+    constexpr int turns = RDK_ATTN_STEP_KEYS < high ? 1 : RDK_ATTN_STEP_KEYS / high;
+    int32_t in_block = key % args.block_tokens, thread = threadIdx.x % threads, row = thread / kv::pieces, piece = thread % kv::pieces;
+    int32_t rows = block >= 0 && block < args.blocks ? w.end - key : 0, row_bytes = args.head_dim * kv::elem;
+#pragma unroll
+    for (int matrix = 0; matrix < 2; matrix++) {
+        int64_t stride = (matrix ? args.v_stride_token : args.k_stride_token) * kv::elem;
+        const unsigned char *from = (matrix ? args.v_cache : args.k_cache) +
+                                    (block * (matrix ? args.v_stride_block : args.k_stride_block) +
+                                     w.kv_head * (matrix ? args.v_stride_head : args.k_stride_head)) * kv::elem + in_block * stride;
+        unsigned char *to = stage + matrix * kv::matrix_bytes;
+        if (!args.aligned) {
+            load_bytes(to, from, stride, row_bytes, kv::row_bytes, kv::mask, rows, thread, threads);
+            continue;
         }
+        from += row * stride + piece * 16;
+        if (row >= RDK_ATTN_STEP_KEYS) continue;
+#pragma unroll
+        for (int t = 0; t < turns; t++, from += high * stride)
+#pragma unroll
+            for (int i = 0; i < wide; i++) {
+                bool valid = row + t * high < rows && (piece + i * threads) * 16 < row_bytes;
+                copy_vector(to + kv::piece(row + t * high, piece + i * threads), valid ? from + i * threads * 16 : args.k_cache, valid);
+            }
     }
 }
 
@@ -124,7 +143,7 @@ __device__ __forceinline__ void finish_scores(const rdk_attn_sm90a_args &args, c
             for (int i = 0; i < 2; i++) {
                 float x = s[n][2 * r + i] * factor[r];
                 if (args.softcap > 0.0f) // tanh y = 1 - 2 / (1 + exp 2y)
-                    x = args.softcap * (1.0f - 2.0f / (1.0f + exp2f(2.0f * log2e * x / args.softcap)));
+                    x = args.softcap * (1.0f - 2.0f / (1.0f + power_of_two(2.0f * log2e * x / args.softcap)));
                 x *= log2e;
                 int32_t key = first + n * 8 + threadIdx.x % 4 * 2 + i;
                 if (masked && (key > position || (args.window > 0 && key <= position - args.window))) x = -INFINITY;
@@ -147,8 +166,8 @@ __device__ __forceinline__ void merge_teams(bool give, float *meeting, int row, 
             continue;
         }
         float other = theirs[DIMS], top = fmaxf(state.top[r], other), base = top == -INFINITY ? 0.0f : top;
-        keep[r] = exp2f(state.top[r] - base);
-        take[r] = exp2f(other - base);
+        keep[r] = power_of_two(state.top[r] - base);
+        take[r] = power_of_two(other - base);
         state.weight[r] = state.weight[r] * keep[r] + theirs[DIMS + 1] * take[r];
         state.top[r] = top;
     }
@@ -183,7 +202,7 @@ template <int DIMS, int TILES, bool FP8> __device__ __forceinline__ void attend(
     int32_t step = w.begin / RDK_ATTN_STEP_KEYS, last = (w.end - 1) / RDK_ATTN_STEP_KEYS;
     step += (step + team) % RDK_ATTN_TEAMS;
     auto block_of = [&](int32_t s) { return s <= last ? __ldcg(blocks + s * RDK_ATTN_STEP_KEYS / args.block_tokens) : -1; };
-#pragma unroll
+#pragma unroll 1
     for (int i = 0; i < shape::stages - 1; i++) {
         int32_t s = step + i * RDK_ATTN_TEAMS;
         if (s <= last) load_step<DIMS, TILES, FP8>(args, w, ring + i * kv::stage_bytes, s * RDK_ATTN_STEP_KEYS, block_of(s));
@@ -205,7 +224,6 @@ template <int DIMS, int TILES, bool FP8> __device__ __forceinline__ void attend(
     int32_t next_block = block_of(step + (shape::stages - 1) * RDK_ATTN_TEAMS), slot = 0;
     for (; step <= last; step += RDK_ATTN_TEAMS) {
         copies_wait<shape::stages - 2>();
-        if (!args.aligned) __threadfence_block();
         team_sync<shape::team_threads>(team);
         int32_t ahead = step + (shape::stages - 1) * RDK_ATTN_TEAMS;
         if (ahead <= last)
@@ -279,49 +297,64 @@ ATTN_KERNEL(bf16_d256_r64, 256, 4, false)
 ATTN_KERNEL(bf16_d512_r16, 512, 1, false)
 ATTN_KERNEL(bf16_d512_r32, 512, 2, false)
 
-// ---- the second launch: chunks in order of position, a block a row, a thread four dims -----------------------------------
-extern "C" __global__ void __launch_bounds__(128)
+// ---- the second launch: chunks in order of position --------------------------------------------------------------------
+// A block a row; a thread takes four dims of every eighth chunk, and the eight sums meet in order.
+extern "C" __global__ void __launch_bounds__(RDK_ATTN_MERGE_GROUPS * 128)
     rdk_attn_decode_sm90a_merge(const __grid_constant__ rdk_attn_sm90a_args args) {
+    __shared__ float shared_top[32];
+    __shared__ float4 sums[RDK_ATTN_MERGE_GROUPS][128];
+    __shared__ float weights[RDK_ATTN_MERGE_GROUPS];
     launch_dependents();
     wait_dependencies();
     int32_t seq = blockIdx.z, head = blockIdx.x, token = blockIdx.y, kv_head = head / args.group;
     int32_t q_begin = __ldcg(args.q_starts + seq), q_len = __ldcg(args.q_starts + seq + 1) - q_begin;
-    if (token >= q_len) return;
-    int32_t kv_len = min(__ldcg(args.kv_lens + seq), args.max_blocks * args.block_tokens);
-    int32_t count = rdk_attn_chunk_count(max(kv_len, 0)), row = token * args.group + head % args.group, first = 0;
+    int32_t kv_len = max(min(__ldcg(args.kv_lens + seq), args.max_blocks * args.block_tokens), 0);
+    int32_t count = rdk_attn_chunk_count(kv_len), row = token * args.group + head % args.group, first = 0;
     if (args.window > 0) first = max(rdk_attn_chunk_count(max(kv_len - q_len - args.window + 1, 0) + 1) - 1, 0);
-    if (row >= args.max_rows) return;
+    if (token >= q_len || row >= args.max_rows) return;
     int64_t base = ((int64_t)seq * args.kv_heads + kv_head) * args.chunks * args.max_rows + row;
-    __shared__ float shared_top[4];
-    float top = args.sinks ? args.sinks[head] * 1.4426950408889634f : -INFINITY, sink = top;
-    for (int32_t c = first + threadIdx.x; c < count; c += 128) top = fmaxf(top, __ldcg(args.tops + (base + (int64_t)c * args.max_rows) * 2));
+    const float2 *tops = reinterpret_cast<const float2 *>(args.tops) + base;
+    float sink = args.sinks ? args.sinks[head] * 1.4426950408889634f : -INFINITY, top = sink;
+    for (int32_t c = first + threadIdx.x; c < count; c += blockDim.x) top = fmaxf(top, __ldcg(tops + (int64_t)c * args.max_rows).x);
 #pragma unroll
     for (int step = 16; step; step /= 2) top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, step));
     if (threadIdx.x % 32 == 0) shared_top[threadIdx.x / 32] = top;
     __syncthreads();
-    top = fmaxf(fmaxf(shared_top[0], shared_top[1]), fmaxf(shared_top[2], shared_top[3]));
+    for (int i = 0; i < blockDim.x / 32; i++) top = fmaxf(top, shared_top[i]);
     float from = top == -INFINITY ? 0.0f : top;
-    float v_scale = args.v_scale ? args.v_scale[kv_head] : 1.0f;
-    int64_t to = (int64_t)(q_begin + token) * args.out_stride_token + head * args.out_stride_head;
-    for (int32_t d = threadIdx.x * 4; d < args.head_dim; d += 512) {
-        float4 sum = make_float4(0, 0, 0, 0);
-        float weight = sink == -INFINITY ? 0.0f : exp2f(sink - from);
+
+    int32_t lanes = blockDim.x / RDK_ATTN_MERGE_GROUPS, lane = threadIdx.x % lanes, group = threadIdx.x / lanes, d = lane * 4;
+    bool mine = d < args.head_dim;
+    const float *parts = args.sums + base * args.head_dim + (mine ? d : 0);
+    float4 sum = make_float4(0, 0, 0, 0);
+    float weight = 0.0f;
 #pragma unroll 4
-        for (int32_t c = first; c < count; c++) {
-            int64_t at = base + (int64_t)c * args.max_rows;
-            float2 state = __ldcg(reinterpret_cast<const float2 *>(args.tops) + at);
-            float4 part = __ldcg(reinterpret_cast<const float4 *>(args.sums + at * args.head_dim + d));
-            float factor = exp2f(state.x - from);
-            weight = fmaf(state.y, factor, weight);
-            sum.x = fmaf(part.x, factor, sum.x);
-            sum.y = fmaf(part.y, factor, sum.y);
-            sum.z = fmaf(part.z, factor, sum.z);
-            sum.w = fmaf(part.w, factor, sum.w);
-        }
-        float scale = weight == 0.0f ? 0.0f : v_scale / weight;
-        store_element(args.out, to + d, args.out_type, sum.x * scale);
-        store_element(args.out, to + d + 1, args.out_type, sum.y * scale);
-        store_element(args.out, to + d + 2, args.out_type, sum.z * scale);
-        store_element(args.out, to + d + 3, args.out_type, sum.w * scale);
+    for (int32_t c = first / RDK_ATTN_MERGE_GROUPS * RDK_ATTN_MERGE_GROUPS + group; c < count; c += RDK_ATTN_MERGE_GROUPS) {
+        if (c < first) continue;
+        float2 state = __ldcg(tops + (int64_t)c * args.max_rows);
+        float4 part = __ldcg(reinterpret_cast<const float4 *>(parts + (int64_t)c * args.max_rows * args.head_dim));
+        float factor = power_of_two(state.x - from);
+        weight = fmaf(state.y, factor, weight);
+        sum.x = fmaf(part.x, factor, sum.x);
+        sum.y = fmaf(part.y, factor, sum.y);
+        sum.z = fmaf(part.z, factor, sum.z);
+        sum.w = fmaf(part.w, factor, sum.w);
     }
+    sums[group][lane] = sum;
+    if (lane == 0) weights[group] = weight;
+    __syncthreads();
+    if (group || !mine) return;
+    weight = sink == -INFINITY ? 0.0f : power_of_two(sink - from);
+    sum = make_float4(0, 0, 0, 0);
+    for (int g = 0; g < RDK_ATTN_MERGE_GROUPS; g++) {
+        float4 part = sums[g][lane];
+        weight += weights[g];
+        sum.x += part.x, sum.y += part.y, sum.z += part.z, sum.w += part.w;
+    }
+    float scale = weight == 0.0f ? 0.0f : (args.v_scale ? args.v_scale[kv_head] : 1.0f) / weight;
+    int64_t to = (int64_t)(q_begin + token) * args.out_stride_token + head * args.out_stride_head + d;
+    store_element(args.out, to, args.out_type, sum.x * scale);
+    store_element(args.out, to + 1, args.out_type, sum.y * scale);
+    store_element(args.out, to + 2, args.out_type, sum.z * scale);
+    store_element(args.out, to + 3, args.out_type, sum.w * scale);
 }

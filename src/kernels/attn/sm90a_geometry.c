@@ -113,8 +113,8 @@ int32_t rdi_attn_decode_sm90a_geometry(const void *args, void *ws, const rd_devi
     out[0].shared_bytes = (uint32_t)rdk_attn_decode_shared_bytes(s.dims, s.tiles, fp8);
     out[0].dependent = true;
     rdi_launch_fill(&out[1], "rdk_attn_decode_sm90a_merge",
-                    (const uint32_t[3]){(uint32_t)a->q_heads, (uint32_t)a->max_q_len, (uint32_t)a->seqs}, 128, &kernel,
-                    sizeof kernel);
+                    (const uint32_t[3]){(uint32_t)a->q_heads, (uint32_t)a->max_q_len, (uint32_t)a->seqs},
+                    RDK_ATTN_MERGE_GROUPS * (uint32_t)s.dims / 4, &kernel, sizeof kernel);
     out[1].dependent = true;
     return 2;
 }

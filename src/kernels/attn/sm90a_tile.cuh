@@ -118,6 +118,12 @@ __device__ __forceinline__ void add_values(const unsigned char *v, int first, co
     }
 }
 
+__device__ __forceinline__ float power_of_two(float x) { // 2 ulp; -inf gives 0
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 // Running softmax of the two rows that a lane holds, base 2.
 struct row_state {
     float top[2], weight[2];
@@ -134,7 +140,7 @@ __device__ __forceinline__ void soften(float (&s)[2][4], row_state &state, float
         top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
         top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
         top = fmaxf(top, state.top[r]);
-        keep[r] = state.top[r] == top ? 1.0f : exp2f(state.top[r] - top); // -inf to a number: 0
+        keep[r] = state.top[r] == top ? 1.0f : power_of_two(state.top[r] - top); // -inf to a number: 0
         rises = rises || state.top[r] != top;
         state.top[r] = top;
         float base = top == -INFINITY ? 0.0f : top, sum = 0.0f;
@@ -142,7 +148,7 @@ __device__ __forceinline__ void soften(float (&s)[2][4], row_state &state, float
         for (int n = 0; n < 2; n++)
 #pragma unroll
             for (int i = 0; i < 2; i++) {
-                s[n][2 * r + i] = exp2f(s[n][2 * r + i] - base);
+                s[n][2 * r + i] = power_of_two(s[n][2 * r + i] - base);
                 sum += s[n][2 * r + i];
             }
         sum += __shfl_xor_sync(0xffffffffu, sum, 1);
