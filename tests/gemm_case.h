@@ -5,6 +5,7 @@
 
 #include "base/convert.h"
 #include "kernels/gemm_fp8block/layout.h"
+#include "registry/query.h"
 #include "registry/registry.h"
 
 #include <stdlib.h>

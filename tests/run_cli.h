@@ -11,7 +11,7 @@
 
 typedef struct cli_result {
     int code; // exit code, or 128 + signal
-    char out[65536], err[16384];
+    char out[1 << 19], err[16384];
 } cli_result;
 
 static inline void cli_read_file(const char *path, char *text, size_t bytes) {

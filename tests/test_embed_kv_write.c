@@ -4,6 +4,8 @@
 // and the number of rows change nothing.
 #include "elementwise.h"
 
+#include "registry/decide.h"
+
 // ---- embed ------------------------------------------------------------------------------------------------------------
 static void test_embed_rows(void **unused) {
     (void)unused;
@@ -63,18 +65,33 @@ static int64_t kv_place(const kv_case *c, int64_t slot, int64_t head, int64_t d,
     return base + head * head_elems + (token / 16 * c->head_dim + d) * 16 + token % 16;
 }
 
+// A row is run on what its constraints take, as a plan would.
+static bool row_takes(const rdi_row *row, const kv_case *c) {
+    const rd_param params[] = {RD_INT("head_dim", c->head_dim), RD_INT("block_tokens", c->block_tokens),
+                               RD_WORD("x_dtype", rd_dtype_name(c->x)),
+                               RD_WORD("kv_dtype", rd_dtype_name(c->kv)),
+                               RD_WORD("k_order", c->token_order ? "token" : "dim")};
+    rdi_query query;
+    char reason[RDI_REASON_BYTES];
+    assert_int_equal(rdi_query_read("kv_write", params, 5, &query), RD_OK);
+    return !rdi_constraint_first_failure(row, &query, reason);
+}
+
 static void kv_check(const kv_case *c, uint64_t seed) {
-    enum { TOKENS = 7, BLOCKS = 3 };
+    enum { TOKENS = 7 + 35, BLOCKS = 3 };
     uint64_t state = seed;
     int64_t capacity = BLOCKS * c->block_tokens, elems = capacity * c->heads * c->head_dim,
             x_elems = TOKENS * c->heads * (c->head_dim + 1);
     int64_t slots[TOKENS] = {0, capacity - 1, -1, c->block_tokens + 1, 2, -7, c->block_tokens};
+    // Then runs: one that begins within a group of 16, a whole group, one that is cut short, and a group with a hole.
+    for (int64_t i = 7, slot = 13; i < TOKENS; i++, slot++) slots[i] = i == 40 ? -1 : slot % capacity;
     float scales[2][8];
     guarded k = guarded_new(x_elems, c->x), v = guarded_new(x_elems, c->x);
     fill(k.data, c->x, x_elems, &state, 30), fill(v.data, c->x, x_elems, &state, 30);
     for (int h = 0; h < 8; h++) scales[0][h] = 0.01f + 0.1f * (float)h, scales[1][h] = 1.5f;
     const rdi_row *row;
     for (int i = 0; (row = row_at("kv_write", i)); i++) {
+        if (!row_takes(row, c)) continue;
         guarded k_cache = guarded_new(elems, c->kv), v_cache = guarded_new(elems, c->kv);
         bool order = c->token_order;
         rdi_kv_write_args a = {.tokens = TOKENS,

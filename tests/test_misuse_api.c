@@ -50,6 +50,13 @@ static void test_misuse_devices(void **state) {
     NEED_ERROR(rd_device_get_info(device, NULL), RD_E_INVALID, "info=NULL");
     info.struct_size = 0;
     NEED_ERROR(rd_device_get_info(device, &info), RD_E_INVALID, "struct_size=0");
+    NEED_ERROR(rd_memory_measure(1, NULL, 4096, &gbs), RD_E_INVALID, "data=NULL");
+    NEED_ERROR(rd_memory_measure(1, name, 4096, NULL), RD_E_INVALID, "read_gbs=NULL");
+    NEED_ERROR(rd_memory_measure(0, name, 4096, &gbs), RD_E_INVALID, "threads=0");
+    NEED_ERROR(rd_memory_measure(INT32_MAX, name, INT64_MAX, &gbs), RD_E_INVALID, "threads=2147483647");
+    NEED_ERROR(rd_memory_measure(1, name, -1, &gbs), RD_E_INVALID, "bytes=-1");
+    ok(rd_memory_measure(2, name, 4096, &gbs));
+    assert_true(gbs > 0);
     NEED_ERROR(rd_device_measure(NULL, 1, 1, &gbs), RD_E_INVALID, "device=NULL");
     NEED_ERROR(rd_device_measure(device, 1, 1, NULL), RD_E_INVALID, "read_gbs=NULL");
     NEED_ERROR(rd_device_measure(device, 1, 1, &gbs), RD_E_NO_DEVICE, "fixture");

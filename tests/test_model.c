@@ -138,7 +138,7 @@ static void test_model_refuses_bad_shards(void **state) {
 }
 
 // Checkpoints of other packings name their tensors with a tail: the error says so instead of "missing" alone.
-static void test_model_names_foreign_packing(void **state) {
+static void test_model_bug_36_names_foreign_packing(void **state) {
     (void)state;
     const fault f = {
         "model.safetensors", "0.self_attn.q_proj.weight\":{\"dtype\":\"BF16\",\"shape\":[384,192]",
@@ -258,7 +258,7 @@ int main(void) {
         cmocka_unit_test(test_model_opens_what_was_written),
         cmocka_unit_test(test_model_refuses_disagreement),
         cmocka_unit_test(test_model_refuses_bad_shards),
-        cmocka_unit_test(test_model_names_foreign_packing),
+        cmocka_unit_test(test_model_bug_36_names_foreign_packing),
         cmocka_unit_test(test_model_truncated_anywhere),
         cmocka_unit_test(test_model_bad_paths),
         cmocka_unit_test(test_model_every_allocation_fails_once),

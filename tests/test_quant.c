@@ -209,7 +209,7 @@ static void test_quant_scale_floor(void **unused) {
 }
 
 // A NaN or Inf activation must not poison its row: the scale comes from the finite values, Inf saturates, NaN stays alone.
-static void test_quant_case_27_inf_nan_keep_the_row(void **unused) {
+static void test_quant_bug_27_inf_nan_keep_the_row(void **unused) {
     (void)unused;
     const rdi_row *row;
     for (int i = 0; (row = row_at("quant_fp8", i)); i++)
@@ -243,7 +243,7 @@ int main(void) {
         cmocka_unit_test(test_quant_restores_the_values),
         cmocka_unit_test(test_quant_codes_at_every_tie),
         cmocka_unit_test(test_quant_scale_floor),
-        cmocka_unit_test(test_quant_case_27_inf_nan_keep_the_row),
+        cmocka_unit_test(test_quant_bug_27_inf_nan_keep_the_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,7 +22,7 @@ static void refuse(const char *op, const rd_param *params, int32_t count, const 
 }
 
 // Bug case 30: the known registries take each of these for an answerable question.
-static void test_query_refuses_bad_questions_by_name(void **state) {
+static void test_query_bug_30_refuses_bad_questions_by_name(void **state) {
     (void)state;
 #define KEYS "m n k a_dtype w_scale_dtype c_dtype layout bias"
     const struct {
@@ -110,7 +110,7 @@ static void test_explain_gives_first_failing_constraint(void **state) {
 }
 
 // Bug case 19: 66 rows do not fit 64; the row says so instead of computing wrong rows.
-static void test_explain_refuses_q_len_11_at_gqa_6(void **state) {
+static void test_explain_bug_19_refuses_q_len_11_at_gqa_6(void **state) {
     (void)state;
     for (int q_len = 9; q_len <= 11; q_len++) {
         const rd_param params[] = {RD_INT("q_len", q_len), RD_INT("gqa", 6)};
@@ -273,9 +273,9 @@ static void test_ctx_refuses_bad_options(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_query_refuses_bad_questions_by_name),
+        cmocka_unit_test(test_query_bug_30_refuses_bad_questions_by_name),
         cmocka_unit_test(test_explain_gives_first_failing_constraint),
-        cmocka_unit_test(test_explain_refuses_q_len_11_at_gqa_6),
+        cmocka_unit_test(test_explain_bug_19_refuses_q_len_11_at_gqa_6),
         cmocka_unit_test(test_explain_names_the_rule_that_orders),
         cmocka_unit_test(test_selections_fold_order_and_aliases),
         cmocka_unit_test(test_report_text),

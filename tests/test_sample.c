@@ -206,7 +206,7 @@ static void test_sample_distribution(void **unused) {
 }
 
 // Ties at the top-k boundary are all kept and all drawn alike; rows without top-k in the same batch are not touched by it.
-static void test_sample_case_20_boundary_ties_and_top_k_off(void **unused) {
+static void test_sample_bug_20_boundary_ties_and_top_k_off(void **unused) {
     (void)unused;
     float logits[32];
     for (int i = 0; i < 32; i++) logits[i] = -20;
@@ -238,7 +238,7 @@ static void test_sample_case_20_boundary_ties_and_top_k_off(void **unused) {
 }
 
 // A greedy row may report top_k = vocab, top_p = 0 and anything else: temperature 0 is looked at first, and draws nothing.
-static void test_sample_case_21_greedy_row_with_top_k_vocab(void **unused) {
+static void test_sample_bug_21_greedy_row_with_top_k_vocab(void **unused) {
     (void)unused;
     float logits[2][50];
     for (int k = 0; k < 50; k++) logits[0][k] = logits[1][k] = (float)((k * 7) % 50);
@@ -291,8 +291,8 @@ int main(void) {
         cmocka_unit_test(test_sample_greedy_ties_and_bad_rows),
         cmocka_unit_test(test_sample_rows_agree_and_match_the_sort),
         cmocka_unit_test(test_sample_distribution),
-        cmocka_unit_test(test_sample_case_20_boundary_ties_and_top_k_off),
-        cmocka_unit_test(test_sample_case_21_greedy_row_with_top_k_vocab),
+        cmocka_unit_test(test_sample_bug_20_boundary_ties_and_top_k_off),
+        cmocka_unit_test(test_sample_bug_21_greedy_row_with_top_k_vocab),
         cmocka_unit_test(test_sample_large_vocabularies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -221,7 +221,7 @@ static void test_session_reuses_the_common_prefix(void **state) {
 }
 
 // Ecosystem bug: a one-token prefill taken for a decode. The class follows the call, whatever the row count.
-static void test_session_class_is_from_state_not_length(void **state) {
+static void test_session_bug_16_class_is_from_state_not_length(void **state) {
     (void)state;
     small_rig s;
     small_open(&s, (rig_options){.rows = 1});
@@ -345,7 +345,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_session_w8a8_follows_the_formulas),
         cmocka_unit_test(test_session_bits_do_not_depend_on_the_path),
         cmocka_unit_test(test_session_reuses_the_common_prefix),
-        cmocka_unit_test(test_session_class_is_from_state_not_length),
+        cmocka_unit_test(test_session_bug_16_class_is_from_state_not_length),
         cmocka_unit_test(test_session_refuses_by_name),
         cmocka_unit_test(test_session_limit_says_how_many_fit_and_loses_nothing),
         cmocka_unit_test(test_session_cancel_leaves_a_valid_timeline),

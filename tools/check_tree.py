@@ -53,7 +53,7 @@ def check_includes(path, lines):
             say(path, number, f"{room} may not include {target}/ (allowed: {' '.join(sorted(FLOORS[room])) or 'public headers'})")
         if room == "kernels" and target == "kernels" and len(parts) > 3:
             family = match.group(2).split("/")[0]
-            if family != parts[2] and "/" in match.group(2) and family != "gemm_fp8block" and family != "common":
+            if family != parts[2] and "/" in match.group(2) and family not in ("gemm_fp8block", "elementwise", "common"):
                 say(path, number, f"kernel family {parts[2]} may not include family {family}")
 
 
@@ -102,7 +102,7 @@ def check_environment(files):
     table = set()
     for source in ("src/base/env.c", "plugin/vllm_radiance/gates.py"):
         table |= set(re.findall(r'"((?:RADIANCE|XDG|HOME)[A-Z0-9_]*)"', (ROOT / source).read_text()))
-    allowed = table | {"RADIANCE_TEST_FULL", "RADIANCE_TEST_SEED", "RADIANCE_FAULTS", "RADIANCE_SIM", "RADIANCE_FUZZ",
+    allowed = table | {"RADIANCE_TEST_FULL", "RADIANCE_TEST_SEED", "RADIANCE_TEST_AITER", "RADIANCE_TEST_VENV", "RADIANCE_FAULTS", "RADIANCE_SIM", "RADIANCE_FUZZ",
                        "RADIANCE_WHEEL", "RADIANCE_SANITIZE", "RADIANCE_CLANG", "RADIANCE_NVCC", "RADIANCE_AMD",
                        "RADIANCE_NVIDIA", "RADIANCE_BUILD_ID", "RADIANCE_PRIVATE", "RADIANCE_H", "RADIANCE_RUN_H"}
     for path in files:

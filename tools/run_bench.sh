@@ -9,12 +9,11 @@ folder=bench/results/${name:-unknown}-$(nproc)c
 stamp=$(date +%Y-%m-%d)
 mkdir -p "$folder"
 "$build/radiance" bench ceilings
-for op in gemm_fp8block gemm_fp8block_w8a16 gemm_bf16; do
+for op in gemm_fp8block gemm_fp8block_w8a16 gemm_bf16 attn_decode attn_prefill; do
     "$build/radiance" bench $op --csv "$folder/$stamp-$op.csv"
 done
-for threads in 1 $(nproc); do
-    "$build/bench_attn" --threads "$threads" --csv "$folder/$stamp-attn-t$threads.csv"
-    "$build/bench_elementwise" "$threads" "$folder/$stamp-elementwise-t$threads.csv"
+for op in quant_fp8 rmsnorm act_mul embed rope kv_write sample; do
+    "$build/radiance" bench $op --csv "$folder/$stamp-small-ops.csv"
 done
 if [ -d models/SmolLM2-135M-Instruct-FP8 ]; then
     python3 bench/bench_generate.py models/SmolLM2-135M-Instruct-FP8 --csv "$folder/$stamp-generate.csv"

@@ -94,6 +94,23 @@ static void question_text(int32_t device, const char *op, const rd_param *params
                              : snprintf(text + at, (size_t)(TEXT - at), " %lld", (long long)params[i].i);
 }
 
+static bool reference_only;
+
+void rdt_use_reference(int32_t on) {
+    reference_only = on != 0;
+}
+
+// The plan that the library's policy makes, or, to tell a kernel's fault from a model's, the plain-C reference of the op.
+static rd_status make_plan(rd_ctx *ctx, const char *op, const rd_param *params, int32_t count, int64_t limit,
+                           rd_plan **out) {
+    int64_t lo = limit ? 1 : 0;
+    const rd_kernel_info *info;
+    for (int32_t i = 0; reference_only && (info = rd_kernel_at(i)); i++)
+        if (info->is_reference && !strcmp(info->op, op))
+            return rd_plan_create_kernel(ctx, info->name, params, count, lo, limit, out);
+    return rd_plan_create(ctx, op, params, count, lo, limit, out);
+}
+
 static rd_status keep_plan(int32_t device, const char *op, const rd_param *params, int32_t count,
                            int64_t limit, uint64_t hash, const rd_plan **out) {
     rd_ctx *ctx;
@@ -109,8 +126,7 @@ static rd_status keep_plan(int32_t device, const char *op, const rd_param *param
         if (kept && (kept->hash != hash || strcmp(kept->question, question))) continue;
         if (!kept) {
             kept = calloc(1, sizeof *kept);
-            status =
-                kept ? rd_plan_create(ctx, op, params, count, limit ? 1 : 0, limit, &kept->plan) : RD_E_NOMEM;
+            status = kept ? make_plan(ctx, op, params, count, limit, &kept->plan) : RD_E_NOMEM;
             if (status != RD_OK) {
                 free(kept);
                 break;
@@ -184,6 +200,7 @@ static size_t align64(size_t bytes) {
     return (bytes + 63) / 64 * 64;
 }
 
+// vLLM promises no bits across batch sizes, so rows of any order of sums may run.
 static rd_status gemm_plan(const rdt_linear_call *call, rd_dtype a_dtype, const rd_plan **out) {
     const rd_param question[] = {RD_INT("n", call->c.shape[1]),
                                  RD_INT("k", call->x.shape[1]),
@@ -191,9 +208,10 @@ static rd_status gemm_plan(const rdt_linear_call *call, rd_dtype a_dtype, const 
                                  RD_WORD("w_scale_dtype", rd_dtype_name(call->w_scale.dtype)),
                                  RD_WORD("c_dtype", rd_dtype_name(call->c.dtype)),
                                  RD_WORD("layout", rdt_layouts[call->layout]),
-                                 RD_INT("bias", call->bias.data != NULL)};
+                                 RD_INT("bias", call->bias.data != NULL),
+                                 RD_WORD("order", "any")}; // the last is a key of w8a16 alone
     const char *op = call->quantise ? "gemm_fp8block" : "gemm_fp8block_w8a16";
-    return rdt_plan(call->x.device, op, question, 7, CALL_ROWS, out);
+    return rdt_plan(call->x.device, op, question, call->quantise ? 7 : 8, CALL_ROWS, out);
 }
 
 static rd_status quant_plan(const rdt_linear_call *call, const rd_plan **out) {

@@ -35,6 +35,8 @@ RDT_API rd_status rdt_device_configure(int32_t device, const char *name, int32_t
                                        rd_parallel_for_fn parallel_for);
 RDT_API rd_status rdt_context(int32_t device, rd_ctx **out);
 RDT_API int32_t rdt_context_made(int32_t device); // 1 when a call has used that device
+// From now on plans hold each op's plain-C reference and nothing else.
+RDT_API void rdt_use_reference(int32_t on);
 // A kept plan, or a new one. The interval key covers 1..limit.
 rd_status rdt_plan(int32_t device, const char *op, const rd_param *params, int32_t count, int64_t limit,
                    const rd_plan **out);

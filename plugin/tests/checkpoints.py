@@ -5,9 +5,10 @@ that code * scale is exact in bf16 and the two differ in nothing but their encod
 import argparse
 import json
 import pathlib
+import shutil
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 SHAPES = {
     # hidden, layers, heads, kv heads, head dim, intermediate, vocabulary
@@ -71,9 +72,35 @@ def write(folder, shape, seed=1):
         (target / "config.json").write_text(json.dumps(settings, indent=1))
 
 
+def twin_of(source, target):
+    """The bf16 twin of a block-FP8 folder of safetensors: codes times scales, everything else as it is."""
+    source, target = pathlib.Path(source), pathlib.Path(target)
+    target.mkdir(parents=True, exist_ok=True)
+    tensors = load_file(source / "model.safetensors")
+    twin = {}
+    for name, tensor in tensors.items():
+        scale = tensors.get(f"{name}_scale_inv")
+        if scale is not None:
+            grid = scale.repeat_interleave(128, 0)[: tensor.shape[0]].repeat_interleave(128, 1)[:, : tensor.shape[1]]
+            tensor = (tensor.float() * grid).to(torch.bfloat16)
+        if not name.endswith("_scale_inv"):
+            twin[name] = tensor.contiguous()
+    save_file(twin, target / "model.safetensors", metadata={"format": "pt"})
+    settings = json.loads((source / "config.json").read_text())
+    settings.pop("quantization_config")
+    (target / "config.json").write_text(json.dumps(settings, indent=1))
+    for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
+        if (source / name).exists():
+            shutil.copy(source / name, target / name)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder")
     parser.add_argument("--shape", choices=SHAPES, default="tiny")
+    parser.add_argument("--twin-of", metavar="SOURCE", help="write the bf16 twin of a block-FP8 folder instead")
     arguments = parser.parse_args()
-    write(arguments.folder, SHAPES[arguments.shape])
+    if arguments.twin_of:
+        twin_of(arguments.twin_of, arguments.folder)
+    else:
+        write(arguments.folder, SHAPES[arguments.shape])

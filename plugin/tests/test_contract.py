@@ -278,6 +278,21 @@ class Layers(unittest.TestCase):
             case.check(self, Tensor((case.m, case.n), BF16).fill(bf16_bytes(part)))
             at += case.n
 
+    def test_configuration_pickles_for_workers(self):
+        import pickle
+
+        config = sys.modules["vllm.model_executor.layers.quantization"].registered["fp8"]()
+        raw = pickle.dumps(config)
+        standins.install()  # as in a child process: no plugin loaded yet
+        with environment(RADIANCE_ANNOUNCED="1"):
+            self.assertEqual(type(pickle.loads(raw)).__name__, "RadianceFp8Config")
+
+    def test_reference(self):
+        plugin(RADIANCE_REFERENCE="1")
+        with environment(RADIANCE_REFERENCE="1"):
+            self.run_case(Case(128, 256))
+        sys.modules["vllm_radiance.library"].library().binding.rdt_use_reference(0)
+
     def test_whole_blocks_stay_with_vllm(self):
         method = sys.modules["vllm.model_executor.layers.quantization"].registered["fp8"]().get_quant_method(None, "")
         layer = types.SimpleNamespace(tp_size=1)

@@ -57,6 +57,8 @@ class RadianceCPUAttentionBuilder(CPUAttentionMetadataBuilder):
         self.radiance = bool(layers) and all(getattr(layer.impl, "radiance", False) for layer in layers.values())
         if self.radiance:
             AttentionMetadataBuilder.__init__(self, kv_cache_spec, layer_names, vllm_config, device)
+            for layer in layers.values():
+                layer.impl.ask_plans(kv_cache_spec.block_size)
         else:
             super().__init__(kv_cache_spec, layer_names, vllm_config, device)
 
@@ -80,6 +82,7 @@ class RadianceCPUAttentionImpl(CPUAttentionBackendImpl):
                 setattr(type(self), name, value)
         why = self._refusal()
         self.radiance = why is None
+        self._dtype = torch.get_default_dtype()  # the model's, while layers are built
         if why:
             say_once(("attention", why), f"attention: vLLM's own runs for head_dim={self.head_size}: {why}")
             return
@@ -122,6 +125,19 @@ class RadianceCPUAttentionImpl(CPUAttentionBackendImpl):
         values = cache.as_strided(shape, (block, dim, head, 1), at + tokens * dim)
         self._views = ((kv_cache.data_ptr(), kv_cache.shape), keys, values)
         return keys, values
+
+    def ask_plans(self, block_tokens):
+        """The op on no sequence: its plans are made and reported before the first step."""
+        dtype = torch.float8_e4m3fn if self.is_fp8_kv_cache else self._dtype
+        cache = torch.empty((1, self.num_kv_heads, block_tokens, 2 * self.head_size), dtype=dtype)
+        keys, values = self._caches(cache)
+        self._views = None
+        none = torch.zeros(1, dtype=torch.int32)  # one sequence without queries or keys: nothing is read or written
+        rows = torch.empty((1, self.num_heads, self.head_size), dtype=self._dtype)
+        for longest in (1, block_tokens + _TOKEN_GROUP):  # a decode step, a chunk of a prompt
+            torch.ops.radiance.attn(rows, keys, values, self._nothing, self._nothing, none.view(1, 1), none,
+                                    torch.zeros(2, dtype=torch.int32), self._sinks, rows, self.scale,
+                                    float(self.logits_soft_cap), max(self.sliding_window, 0), longest, True)
 
     def _cache_scales(self, layer):
         if not self.is_fp8_kv_cache:

@@ -12,6 +12,7 @@ COSTS = {
     "4-bit draft linears": "draft layers read their FP8 weights",
     "preshuffle": "block-FP8 checkpoints fail on CPUs without AMX; stock kernels elsewhere",
     "attention": "vLLM's attention runs",
+    "AITER attention": "AITER keeps its own geometry",
     "all-reduce": "the vendor's library reduces",
     "draft depth": "the configured depth stays fixed",
     "draft head": "the full head scores drafts",

@@ -11,10 +11,12 @@ GATES = (
     ("RADIANCE_PRESHUFFLE", "1", "reorder block-FP8 weights once at load for the kernels that read them so"),
     ("RADIANCE_CPU_W8A8", "0", "on a CPU, quantise activations too, as GPUs do; 0 keeps them 16-bit, which is nearer bf16"),
     ("RADIANCE_ATTENTION", "auto", "our attention backend: 1 on, 0 off, auto as measured (docs/vllm.md)"),
+    ("RADIANCE_AITER", "1", "tune AITER's unified attention where it is loaded"),
     ("RADIANCE_FAST_DRAFT", "0", "4-bit linears and the 2-bit head for draft layers"),
     ("RADIANCE_USE_R4D_AR", "1", "our all-reduce between cards"),
     ("RADIANCE_DYNAMIC_DRAFT", "0", "choose the draft depth at run time"),
     ("RADIANCE_VIT", "1", "our attention for vision encoders"),
+    ("RADIANCE_REFERENCE", "0", "1: the plain-C reference of every op, very slow: tells a kernel's fault from a model's"),
     ("RADIANCE_REPORT", "1", "print the kernel selection report after warm-up"),
     ("RADIANCE_LIBRARY", "", "folder of libradiance.so and libradiance_torch.so; empty = the package's own"),
 )

@@ -39,6 +39,8 @@ def refusal(place, n, k, x_dtype, scale_dtype="fp32", layout="row"):
     for m in (1, 4096):
         question = dict(m=m, n=n, k=k, a_dtype=a_dtype, w_scale_dtype=scale_dtype, c_dtype=dtype_name(x_dtype),
                         layout=layout, bias=0)
+        if not place.quantise:
+            question["order"] = "any"
         try:
             answers = library().explain(place.device, place.op, **question)
         except RadianceError as error:

@@ -128,6 +128,13 @@ def install(adapter, place):
     if method.__name__ not in layers.WEIGHT_LOADER_V2_SUPPORTED:
         add_loader(method)
 
+    config = config_class(fp8, method)
+    register_quantization_config("fp8")(config)
+    globals()[config.__name__] = config
+    return "merged shards may end inside a scale block"
+
+
+def config_class(fp8, method):
     class RadianceFp8Config(fp8.Fp8Config):
         def get_quant_method(self, layer, prefix):
             stock = super().get_quant_method(layer, prefix)
@@ -137,5 +144,16 @@ def install(adapter, place):
             ours.marlin_input_dtype = stock.marlin_input_dtype
             return ours
 
-    register_quantization_config("fp8")(RadianceFp8Config)
-    return "merged shards may end inside a scale block"
+    RadianceFp8Config.__qualname__ = RadianceFp8Config.__name__  # vLLM pickles configurations for its workers
+    return RadianceFp8Config
+
+
+def __getattr__(name):
+    """A worker unpickles its configuration before it loads plugins: the class is made then."""
+    if name == "RadianceFp8Config":
+        from .installer import install_all
+
+        install_all()
+        if name in globals():
+            return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

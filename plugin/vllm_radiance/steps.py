@@ -82,6 +82,15 @@ def attention(adapter):
     return backend.install(adapter, _platform())
 
 
+def aiter(adapter):
+    name, gate = "AITER attention", "RADIANCE_AITER"
+    if not _platform().is_rocm():
+        return Status(name, gate, OFF, "ROCm only")
+    from . import aiter as hook
+
+    return _gated(name, gate) or hook.install()
+
+
 def all_reduce(adapter):
     name, gate = "all-reduce", "RADIANCE_USE_R4D_AR"
     if _platform().is_cpu():
@@ -125,6 +134,7 @@ ORDER = (
     ("4-bit draft linears", "RADIANCE_FAST_DRAFT", draft_linears),
     ("preshuffle", "RADIANCE_PRESHUFFLE", linears),
     ("attention", "RADIANCE_ATTENTION", attention),
+    ("AITER attention", "RADIANCE_AITER", aiter),
     ("all-reduce", "RADIANCE_USE_R4D_AR", all_reduce),
     ("draft depth", "RADIANCE_DYNAMIC_DRAFT", draft_depth),
     ("draft head", "RADIANCE_FAST_DRAFT", draft_head),

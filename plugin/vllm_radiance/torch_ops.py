@@ -8,6 +8,7 @@ import pathlib
 
 import torch
 
+from . import gates
 from . import library as lib
 from .log import say_once
 
@@ -88,6 +89,9 @@ def _register_by_ctypes(library):
 def register(force_ctypes=False):
     """Registers the ops once a process. Returns how: "boxed" or "ctypes"."""
     library = lib.library()
+    if gates.flag("RADIANCE_REFERENCE"):
+        library.binding.rdt_use_reference(1)
+        say_once("reference", "RADIANCE_REFERENCE=1: every op runs its plain-C reference")
     how = "boxed"
     why = b"asked for" if force_ctypes else None
     if not force_ctypes:

@@ -204,6 +204,7 @@ rd_status cli_run_bench(int argc, char **argv) {
         {"--kernel", CLI_TEXT, &o.kernel, "NAME", "one kernel row", 0, 0},
         {"--all", CLI_FLAG, &o.all, NULL, "every row that takes the shape, plain C too", 0, 0},
         {"--rival", CLI_TEXT, &o.rival, "NAME", "onednn, or the path of a driver: see bench/rivals", 0, 0},
+        {"--model", CLI_TEXT, &o.model, "MODEL", "of the bench generate: a folder or a .gguf file", 0, 0},
         {"--csv", CLI_TEXT, &o.csv, "FILE", "append the figures to FILE", 0, 0},
         {"--cpu-time", CLI_FLAG, &o.cpu_time, NULL,
          "CPU time in place of wall time, on a busy machine; one thread", 0, 0},

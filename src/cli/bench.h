@@ -7,10 +7,10 @@
 #include "cli.h"
 
 typedef struct bench_options {
-    const char *device, *shape, *layout, *kernel, *rival, *csv; // NULL = not given
-    int64_t threads;                                            // 0 = one, then all
-    double seconds;                                             // per kernel and shape
-    bool all, json, cpu_time;                                   // all: every row but the reference
+    const char *device, *shape, *layout, *kernel, *rival, *csv, *model; // NULL = not given
+    int64_t threads;                                                    // 0 = one, then all
+    double seconds;                                                     // per kernel and shape
+    bool all, json, cpu_time;                                           // all: every row but the reference
 } bench_options;
 
 typedef struct bench_run {
@@ -62,6 +62,36 @@ double bench_median(bench_samples *samples); // sorts
 // Rows of the run's op that take the question, fastest first, as the options ask: at most `most`.
 rd_status bench_rows(bench_run *run, const rd_param *params, int32_t count, const rd_kernel_info **rows,
                      int most, int *found);
+
+// ---- one call of an op (bench_call.c) ------------------------------------------------------------------------------
+typedef struct bench_buffers { // operands, freed together
+    void *at[24];
+    int count;
+    bool failed; // an allocation failed
+} bench_buffers;
+void *bench_room(bench_buffers *buffers, int64_t bytes); // zeroed, page aligned; NULL sets failed
+void bench_buffers_free(bench_buffers *buffers);
+void bench_fill(void *data, rd_dtype dtype, int64_t count, float size); // random numbers in +-size
+
+typedef struct bench_call {
+    const rd_param *params;
+    int32_t param_count;
+    int64_t at; // value of the op's interval key, 0 when it has none
+    rd_status (*run)(const rd_plan *plan, const void *args, void *ws, size_t *ws_bytes);
+    const void *args;
+    const rd_tensor *out; // judged, dense; in_place: also read, so it is not poisoned
+    bool in_place;
+    double limit; // of mean|difference| / mean|reference|
+    double bytes, flops;
+    const char *shape;
+    const void *memory; // for the read ceiling
+    int64_t memory_bytes;
+    void (*prepare)(void *state);              // fresh operands before a checked call; or NULL
+    void (*rotate)(void *state, int64_t turn); // the next copy before a timed call: "cold"; NULL: "hot"
+    void *state;
+} bench_call;
+// Checks and times every row that takes the call.
+rd_status bench_call_rows(bench_run *run, const bench_call *call);
 
 // ---- rivals (bench_rival.c): a shared object built outside the tree, see bench/rivals/README.md ----------------------
 typedef struct bench_rival {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 128, SLICE = 16, MOST_ROWS = 16, MOST_PARAMS = 8 };
+enum { BLOCK = 128, SLICE = 16, MOST_ROWS = 16, MOST_PARAMS = 9 };
 static const double error_limit =
     1e-3; // mean|difference| / mean|reference|, the bound of the field's block-FP8 tests
 
@@ -68,6 +68,7 @@ static void describe(problem *p) {
                                RD_INT("bias", 0)};
     for (int i = 0; i < CLI_COUNT(common); i++) p->params[p->param_count++] = common[i];
     if (!p->w16) p->params[p->param_count++] = (rd_param)RD_WORD("w_scale_dtype", "fp32");
+    if (!p->w16 && !p->a8) p->params[p->param_count++] = (rd_param)RD_WORD("order", "any");
 }
 
 static void problem_free(problem *p) {

@@ -138,7 +138,7 @@ rd_status cli_run_check(int argc, char **argv) {
         CLI_OPTION_DEVICE(&device),
         CLI_OPTION_THREADS(&threads),
         {"--op", CLI_TEXT, &op, "OP", "only the rows of this op", 0, 0},
-        {"--full", CLI_FLAG, &full, NULL, "whole shapes and every combination: many minutes", 0, 0},
+        {"--full", CLI_FLAG, &full, NULL, "whole shapes and every combination: hours on a few cores", 0, 0},
         {"--seed", CLI_INT, &seed, "N", "numbers of an earlier run; default a fresh seed, printed", 1,
          INT64_MAX},
     };

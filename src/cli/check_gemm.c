@@ -73,6 +73,11 @@ static rd_gemm_args whole_args(const gemm_data *d, void *c) {
     return args;
 }
 
+// Of the two parameters that end a question: scales belong to e4m3 weights, order to gemm_fp8block_w8a16 alone.
+static int params_unused(const gemm_data *d) {
+    return !d->scaled_w ? 2 : d->quantised_a ? 1 : 0;
+}
+
 // The plan of the case asks for the whole n; the part has its own.
 static rd_status plan_part(rd_ctx *ctx, const gemm_data *d, const rd_kernel_info *kernel, rd_plan **plan) {
     const rd_param params[] = {RD_INT("n", d->columns),
@@ -81,9 +86,10 @@ static rd_status plan_part(rd_ctx *ctx, const gemm_data *d, const rd_kernel_info
                                RD_WORD("c_dtype", rd_dtype_name(d->c_dtype)),
                                RD_WORD("layout", d->layout),
                                RD_INT("bias", 0),
-                               RD_WORD("w_scale_dtype", "fp32")};
-    return rd_plan_create_kernel(ctx, kernel->name, params, CLI_COUNT(params) - (d->scaled_w ? 0 : 1),
-                                 d->rows, d->rows, plan);
+                               RD_WORD("w_scale_dtype", "fp32"),
+                               RD_WORD("order", "any")};
+    return rd_plan_create_kernel(ctx, kernel->name, params, CLI_COUNT(params) - params_unused(d), d->rows,
+                                 d->rows, plan);
 }
 
 static rd_status execute_part(rd_ctx *ctx, const gemm_data *d, const rd_kernel_info *kernel,
@@ -151,11 +157,12 @@ static void run_layouts(check_run *run, gemm_data *d, const char *name) {
                                    RD_WORD("c_dtype", rd_dtype_name(d->c_dtype)),
                                    RD_WORD("layout", d->layout),
                                    RD_INT("bias", 0),
-                                   RD_WORD("w_scale_dtype", "fp32")};
+                                   RD_WORD("w_scale_dtype", "fp32"),
+                                   RD_WORD("order", "any")};
         rd_status status = pack(d);
         if (status == RD_E_NOMEM) run->status = cli_error(status, "out of memory");
         if (status != RD_OK) continue;
-        c.params = params, c.param_count = CLI_COUNT(params) - (d->scaled_w ? 0 : 1);
+        c.params = params, c.param_count = CLI_COUNT(params) - params_unused(d);
         snprintf(c.name, sizeof c.name, "%s %s", name, d->layout);
         check_case_run(run, &c);
         if (i) free(d->packed.data);

@@ -224,7 +224,7 @@ void check_kv_write(check_run *run) {
         bool token_order = i >> 2 & 1;
         int64_t slots[TOKENS];
         for (int t = 0; t < TOKENS; t++)
-            slots[t] = t % 6 == 5 ? -1 : (t * 7 + 3) % (BLOCKS * BLOCK_TOKENS); // distinct
+            slots[t] = i % 3 == 2 ? t : t % 6 == 5 ? -1 : (t * 7 + 3) % (BLOCKS * BLOCK_TOKENS); // distinct
         float scale[HEADS] = {0.02f, 1.0f, 0.5f};
         void *k = check_values(&state, x, TOKENS * HEADS * head_dim, 2),
              *v = check_values(&state, x, TOKENS * HEADS * head_dim, 2);

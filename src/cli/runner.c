@@ -38,11 +38,13 @@ rd_status cli_runner_open(cli_runner *runner, const char *model, const cli_runne
     const double start = cli_now_seconds();
     if (strcmp(options->kv, "fp8") && strcmp(options->kv, "bf16"))
         return cli_error(RD_E_INVALID, "--kv=%.40s, needs bf16 or fp8", options->kv);
+    // A card has no fast way to widen e4m3 weights for many rows of 16-bit activations.
+    const bool on_card = !strncmp(options->device, "gpu:", 4) || !strncmp(options->device, "sim:", 4);
     const rd_engine_options engine = {.struct_size = sizeof engine,
                                       .context_tokens = (int32_t)options->context,
                                       .max_batch_rows = (int32_t)options->batch_rows,
                                       .kv_dtype = strcmp(options->kv, "fp8") ? RD_DTYPE_BF16 : RD_DTYPE_E4M3,
-                                      .activation = options->w8a8 ? RD_ACT_W8A8 : RD_ACT_W8A16,
+                                      .activation = options->w8a8 || on_card ? RD_ACT_W8A8 : RD_ACT_W8A16,
                                       .progress = cli_progress};
     rd_status status = open_all(runner, model, options, &engine);
     runner->ready_seconds = cli_now_seconds() - start;

@@ -19,7 +19,13 @@ typedef struct cli_runner_options {
 #define CLI_RUNNER_OPTIONS(o_)                                                                               \
     CLI_OPTION_DEVICE(&(o_).device), CLI_OPTION_THREADS(&(o_).threads),                                      \
         {"--kv", CLI_TEXT, &(o_).kv, "TYPE", "KV cache: bf16 (default) or fp8", 0, 0},                       \
-        {"--w8a8", CLI_FLAG, &(o_).w8a8, NULL, "quantise activations too in block-FP8 layers", 0, 0},        \
+        {"--w8a8",                                                                                           \
+         CLI_FLAG,                                                                                           \
+         &(o_).w8a8,                                                                                         \
+         NULL,                                                                                               \
+         "quantise activations too in block-FP8 layers (a card always does)",                                \
+         0,                                                                                                  \
+         0},                                                                                                 \
         {"--context", CLI_INT, &(o_).context, "N", "tokens a session can hold; default the model's",         \
          1,           1 << 24},                                                                              \
     {                                                                                                        \

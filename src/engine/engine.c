@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+enum { CARD_LOGIT_ROWS = 16 };
+
 // ---- geometry --------------------------------------------------------------------------------------------------------
 static rd_status check_range(const char *field, int64_t value, int64_t min, int64_t max) {
     if (value >= min && value <= max) return RD_OK;
@@ -30,7 +32,7 @@ static rd_status check_options(const rd_engine_options *options, const rdi_model
 }
 
 static rd_status derive_geometry(const rdi_model_config *config, const rd_engine_options *options,
-                                 rdi_geometry *g) {
+                                 bool on_card, rdi_geometry *g) {
     RDI_TRY(check_options(options, config));
     *g = (rdi_geometry){
         .layers = config->layers,
@@ -44,6 +46,7 @@ static rd_status derive_geometry(const rdi_model_config *config, const rd_engine
         .max_sessions = options->max_sessions ? options->max_sessions : 1,
         .chunk_rows = options->max_batch_rows ? options->max_batch_rows : RDI_DEFAULT_BATCH_ROWS,
         .kv_dtype = options->kv_dtype ? options->kv_dtype : RD_DTYPE_BF16,
+        .on_card = on_card,
         .w8a8 = options->activation == RD_ACT_W8A8};
     g->q_dim = g->q_heads * g->head_dim;
     g->kv_dim = g->kv_heads * g->head_dim;
@@ -53,8 +56,11 @@ static rd_status derive_geometry(const rdi_model_config *config, const rd_engine
     int64_t blocks = (int64_t)g->max_blocks * g->max_sessions;
     RDI_TRY(check_range("max_sessions * context_tokens / 64", blocks, 1, INT32_MAX / 4));
     g->pool_blocks = (int32_t)blocks;
-    // One session's rows go straight to their destination; several share a buffer that holds a few verify steps.
-    if (g->max_sessions > 1)
+    // One session's rows go straight to their destination; several share a buffer that holds a few verify steps. On a card
+    // the destination may be host memory, and rows that take 16-bit activations take 16 of them.
+    if (g->on_card)
+        g->logit_rows = (int32_t)rdi_min(g->row_capacity, CARD_LOGIT_ROWS);
+    else if (g->max_sessions > 1)
         g->logit_rows =
             (int32_t)rdi_min(g->row_capacity, (int64_t)RD_MAX_VERIFY_WIDTH * rdi_min(g->max_sessions, 4));
     return RD_OK;
@@ -77,10 +83,12 @@ static void carve_cache(rd_engine *engine, rdi_slab *slab) {
         k.stride[0] = g->kv_heads * head_elems;
         k.stride[2] = head_elems;
         rd_tensor v = k;
-        k.stride[1] = 1; // "token" order: 16 tokens side by side for each dim, groups of 16 * head_dim
-        k.stride[3] = 16;
-        v.stride[1] = g->head_dim;
-        v.stride[3] = 1;
+        v.stride[1] = k.stride[1] = g->head_dim;
+        v.stride[3] = k.stride[3] = 1;
+        if (g->k_token_order) { // 16 tokens side by side for each dim, groups of 16 * head_dim
+            k.stride[1] = 1;
+            k.stride[3] = 16;
+        }
         const int64_t bytes = g->pool_blocks * RDI_BLOCK_TOKENS * kv_token_bytes(g) / 2;
         k.data = rdi_slab_take(slab, bytes);
         v.data = rdi_slab_take(slab, bytes);
@@ -94,11 +102,12 @@ static void carve_scratch(rd_engine *engine, rdi_slab *slab) {
     rdi_scratch *s = &engine->scratch;
     const int64_t rows = g->row_capacity, word = (int64_t)sizeof(float);
     const int64_t narrow = rdi_max(g->q_dim, g->intermediate), widest = rdi_max(narrow, g->hidden);
+    const int64_t act = (int64_t)rd_dtype_bytes(g->act_dtype);
     s->residual = rdi_slab_take(slab, rows * g->hidden * word);
-    s->normed = rdi_slab_take(slab, rows * g->hidden * word);
+    s->normed = rdi_slab_take(slab, rows * g->hidden * (int64_t)rd_dtype_bytes(g->normed_dtype));
     s->delta = rdi_slab_take(slab, rows * g->hidden * word);
-    s->wide = rdi_slab_take(slab, rows * rdi_max(g->qkv_dim, 2 * (int64_t)g->intermediate) * word);
-    s->narrow = rdi_slab_take(slab, rows * narrow * word);
+    s->wide = rdi_slab_take(slab, rows * rdi_max(g->qkv_dim, 2 * (int64_t)g->intermediate) * act);
+    s->narrow = rdi_slab_take(slab, rows * narrow * act);
     s->logits = g->logit_rows ? rdi_slab_take(slab, g->logit_rows * (int64_t)g->vocab * word) : NULL;
     s->codes = g->w8a8 ? rdi_slab_take(slab, rows * widest) : NULL;
     s->code_scales = g->w8a8 ? rdi_slab_take(slab, rows * rdi_ceil_div(widest, 128) * word) : NULL;
@@ -108,10 +117,14 @@ static void carve_scratch(rd_engine *engine, rdi_slab *slab) {
     s->slots = rdi_slab_take(slab, rows * (int64_t)sizeof(int64_t));
     s->kv_lens = rdi_slab_take(slab, g->max_sessions * word);
     s->q_starts = rdi_slab_take(slab, (g->max_sessions + 1) * word);
+    s->tail_starts = rdi_slab_take(slab, (g->max_sessions + 1) * word);
+    s->sampling = rdi_slab_take(slab, (int64_t)sizeof *s->sampling);
+    s->sampled = rdi_slab_take(slab, word);
     s->block_table = rdi_slab_take(slab, (int64_t)g->pool_blocks * word);
 }
 
-static void carve_host(rd_engine *engine, rdi_slab *slab) {
+// logits: where the sessions' logits lie, host memory or a card's.
+static void carve_host(rd_engine *engine, rdi_slab *slab, rdi_slab *logits) {
     const rdi_geometry *g = &engine->geometry;
     rdi_batch *b = &engine->batch;
     const int64_t rows = g->row_capacity, word = (int64_t)sizeof(int32_t);
@@ -120,6 +133,9 @@ static void carve_host(rd_engine *engine, rdi_slab *slab) {
     b->slots = rdi_slab_take(slab, rows * (int64_t)sizeof(int64_t));
     b->kv_lens = rdi_slab_take(slab, g->max_sessions * word);
     b->q_starts = rdi_slab_take(slab, (g->max_sessions + 1) * word);
+    b->tail_starts = rdi_slab_take(slab, (g->max_sessions + 1) * word);
+    b->sampling = rdi_slab_take(slab, (int64_t)sizeof *b->sampling);
+    b->sampled = rdi_slab_take(slab, word);
     b->block_table = rdi_slab_take(slab, (int64_t)g->pool_blocks * word);
     int32_t *pool = rdi_slab_take(slab, (int64_t)g->pool_blocks * word);
     if (slab->base) {
@@ -130,7 +146,8 @@ static void carve_host(rd_engine *engine, rdi_slab *slab) {
         rd_session session = {.engine = engine};
         session.ids = rdi_slab_take(slab, g->context_tokens * word);
         session.block_table = rdi_slab_take(slab, g->max_blocks * word);
-        session.logits = rdi_slab_take(slab, g->vocab * word);
+        session.logits = rdi_slab_take(logits, g->vocab * word);
+        if (g->on_card) session.host_logits = rdi_slab_take(slab, g->vocab * word);
         if (slab->base) engine->session[i] = session;
     }
 }
@@ -139,7 +156,8 @@ static rd_status carve(rd_engine *engine) {
     RDI_TRY(rdi_engine_bind_weights(engine, &engine->weights));
     carve_cache(engine, &engine->cache);
     carve_scratch(engine, &engine->scratch_slab);
-    carve_host(engine, &engine->host_slab);
+    carve_host(engine, &engine->host_slab,
+               engine->geometry.on_card ? &engine->scratch_slab : &engine->host_slab);
     return RD_OK;
 }
 
@@ -168,8 +186,11 @@ static rd_status measure(rd_ctx *ctx, const rd_model *model, const rd_engine_opt
     if (!ctx || !model) return rdi_fail(RD_E_INVALID, "engine: %s is NULL", ctx ? "model" : "ctx");
     engine->ctx = ctx;
     engine->model = model;
-    RDI_TRY(derive_geometry(rdi_model_get_config(model), options ? options : &defaults, &engine->geometry));
-    RDI_TRY(rdi_memory_init(&engine->memory, rd_ctx_device(ctx)));
+    RDI_TRY(rdi_memory_init(&engine->memory, ctx));
+    engine->host_memory = rdi_memory_of_host(&engine->memory);
+    RDI_TRY(derive_geometry(rdi_model_get_config(model), options ? options : &defaults,
+                            engine->memory.device != 0, &engine->geometry));
+    rdi_engine_pick_types(engine);
     engine->layer = rdi_calloc((size_t)engine->geometry.layers, sizeof *engine->layer);
     engine->session = rdi_calloc((size_t)engine->geometry.max_sessions, sizeof *engine->session);
     if (!engine->layer || !engine->session) return RD_E_NOMEM;
@@ -214,13 +235,23 @@ rd_status rd_engine_memory(rd_ctx *ctx, const rd_model *model, const rd_engine_o
     return status;
 }
 
+// Blocks of a card's cache that no token has been written to: defined memory, for checkers of uninitialised reads.
+static rd_status clear_cache(rd_engine *engine) {
+    return rd_memory_set(engine->ctx, engine->cache.base, 0, (size_t)engine->cache.bytes,
+                         engine->memory.stream);
+}
+
 static rd_status make(rd_engine *engine, const rd_engine_options *options) {
-    rdi_slab *const slabs[] = {&engine->weights, &engine->cache, &engine->scratch_slab, &engine->host_slab,
-                               &engine->workspace};
+    rdi_slab *const slabs[] = {&engine->weights, &engine->cache, &engine->scratch_slab, &engine->workspace};
     for (size_t i = 0; i < RDI_COUNT(slabs); i++) RDI_TRY(rdi_slab_alloc(slabs[i], &engine->memory));
+    RDI_TRY(rdi_slab_alloc(&engine->host_slab, &engine->host_memory));
     RDI_TRY(carve(engine));
-    RDI_TRY(fill_inv_freq(rdi_model_get_config(engine->model), engine->geometry.head_dim,
-                          engine->scratch.inv_freq));
+    const int64_t freq_bytes = engine->geometry.head_dim / 2 * (int64_t)sizeof(float);
+    float *inv_freq = rdi_memory_open(&engine->memory, engine->scratch.inv_freq, freq_bytes);
+    if (!inv_freq) return RD_E_NOMEM;
+    RDI_TRY(fill_inv_freq(rdi_model_get_config(engine->model), engine->geometry.head_dim, inv_freq));
+    RDI_TRY(rdi_memory_commit(&engine->memory, engine->scratch.inv_freq, freq_bytes));
+    if (engine->geometry.on_card) RDI_TRY(clear_cache(engine));
     return rdi_engine_load_weights(engine, options ? options->progress : NULL,
                                    options ? options->progress_state : NULL);
 }
@@ -243,9 +274,11 @@ rd_status rd_engine_create(rd_ctx *ctx, const rd_model *model, const rd_engine_o
 
 void rd_engine_free(rd_engine *engine) {
     if (!engine) return;
-    rdi_slab *const slabs[] = {&engine->weights, &engine->cache, &engine->scratch_slab, &engine->host_slab,
-                               &engine->workspace};
+    rdi_slab *const slabs[] = {&engine->weights, &engine->cache, &engine->scratch_slab, &engine->workspace};
+    rdi_step_graphs_free(engine);
     for (size_t i = 0; i < RDI_COUNT(slabs); i++) rdi_slab_free(slabs[i], &engine->memory);
+    rdi_slab_free(&engine->host_slab, &engine->host_memory);
+    rdi_memory_close(&engine->memory);
     rdi_engine_free_plans(engine);
     rdi_free(engine->layer);
     rdi_free(engine->session);

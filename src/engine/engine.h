@@ -30,7 +30,11 @@ typedef struct rdi_geometry {
     int32_t row_capacity; // most rows of any pass
     int32_t logit_rows;   // rows of the shared logits buffer (0: rows go straight to the session)
     rd_dtype kv_dtype;
+    rd_dtype act_dtype;    // of q, k, v, attention and MLP inside a layer; residual and sums are f32
+    rd_dtype normed_dtype; // of a norm's output that is not codes
     bool w8a8;
+    bool on_card;
+    bool k_token_order; // of the key cache ("token"), else head_dim contiguous ("dim")
 } rdi_geometry;
 
 // One packed matrix.
@@ -38,6 +42,8 @@ typedef struct rdi_linear {
     int64_t n, k;
     int64_t column; // of its first output in the projection's output
     rd_tensor w, scale;
+    rd_dtype a_dtype, c_dtype;
+    const char *layout, *left_alone; // of w
     const rd_plan *plan;
 } rdi_linear;
 
@@ -76,22 +82,28 @@ typedef enum rdi_plan_slot {
 // One question for all matrices of a shape and form, and the packed weight's descriptor (data NULL).
 typedef struct rdi_linear_plan {
     bool fp8, fp8_input;
-    int64_t n, k;
+    rd_dtype a_dtype, c_dtype;
+    int64_t n, k, rows;
+    const char *layout;
+    char left_alone[128]; // why a weight stays row-major on a card; "" = it does not, or was not asked
     rd_tensor w, scale;
     rd_plan *plan;
 } rdi_linear_plan;
 
 // Buffers of one pass, in the memory that kernels read. Rows are tokens.
 typedef struct rdi_scratch {
-    float *residual, *normed, *delta; // [rows, hidden]
-    float *wide;                      // [rows, qkv_dim] or [rows, 2 * intermediate]
-    float *narrow;                    // [rows, q_dim] or [rows, intermediate]
-    float *logits;                    // [logit_rows, vocab]
-    uint8_t *codes;                   // W8A8: [rows, the widest input]
+    float *residual, *delta; // [rows, hidden]
+    void *normed;            // [rows, hidden] of normed_dtype
+    void *wide;              // [rows, qkv_dim] or [rows, 2 * intermediate] of act_dtype
+    void *narrow;            // [rows, q_dim] or [rows, intermediate] of act_dtype
+    float *logits;           // [logit_rows, vocab]
+    uint8_t *codes;          // W8A8: [rows, the widest input]
     float *code_scales;
     float *inv_freq;
-    int32_t *ids, *positions, *kv_lens, *q_starts, *block_table;
+    int32_t *ids, *positions, *kv_lens, *q_starts, *tail_starts, *block_table;
     int64_t *slots;
+    rd_sample_row *sampling; // one row, and its token
+    int32_t *sampled;
 } rdi_scratch;
 
 typedef enum rdi_pass_class { RDI_PASS_PREFILL = 0, RDI_PASS_STEP } rdi_pass_class;
@@ -101,8 +113,13 @@ typedef struct rdi_batch {
     rdi_pass_class pass;
     int32_t rows, seqs;
     int32_t first_out; // rows [first_out, rows) are needed after the last layer; rows = none
+    int32_t longest;   // most tokens of one sequence
+    int32_t keys;      // a bound of every kv_len
     int32_t *ids, *positions, *kv_lens, *q_starts, *block_table;
+    int32_t *tail_starts; // q_starts of the rows that the last layer's attention is asked for
     int64_t *slots;
+    rd_sample_row *sampling;
+    int32_t *sampled;
 } rdi_batch;
 
 struct rd_session {
@@ -111,14 +128,23 @@ struct rd_session {
     bool open, has_logits;
     int32_t *ids;         // [context_tokens]
     int32_t *block_table; // [max_blocks]
-    float *logits;        // [vocab]
+    float *logits;        // [vocab], where kernels write
+    float *host_logits;   // a card's: a copy, made when somebody looks
+    bool host_fresh;
 };
+
+// A decode pass recorded on a card: one for each number of sequences and bound of their lengths.
+enum { RDI_MAX_GRAPHS = 32 };
+typedef struct rdi_step_graph {
+    int32_t seqs, keys;
+    rd_graph *graph; // NULL: recorded at the second use
+} rdi_step_graph;
 
 struct rd_engine {
     rd_ctx *ctx;
     const rd_model *model;
     rdi_geometry geometry;
-    rdi_memory memory;
+    rdi_memory memory, host_memory;
     rdi_slab weights, cache, scratch_slab, host_slab, workspace;
     rdi_layer *layer;
     rd_tensor embed, final_norm;
@@ -132,18 +158,28 @@ struct rd_engine {
     rdi_batch batch;
     rd_session *session; // [max_sessions]
     int64_t passes[2];   // by class
+    rdi_step_graph graph[RDI_MAX_GRAPHS];
+    int32_t graph_count;
+    int64_t replayed; // passes that a graph ran
 };
 
 // ---- plans.c
+void rdi_engine_pick_types(rd_engine *engine); // on a card: what its rows take; before anything is carved
 rd_status rdi_engine_make_plans(rd_engine *engine);
-// Finds or makes the plan of a shape;
-rd_status rdi_engine_linear_plan(rd_engine *engine, bool fp8, bool fp8_input, int64_t n, int64_t k,
+// Finds or makes the plan of a shape.
+typedef struct rdi_linear_question {
+    bool fp8, fp8_input;
+    rd_dtype a_dtype, c_dtype; // a_dtype: of an input that is not codes
+    int64_t n, k, rows;        // rows: most rows of a call
+} rdi_linear_question;
+rd_status rdi_engine_linear_plan(rd_engine *engine, const rdi_linear_question *question,
                                  const rdi_linear_plan **out);
 void rdi_engine_free_plans(rd_engine *engine);
 rd_status rdi_engine_measure_workspace(rd_engine *engine,
                                        int64_t *bytes); // once everything is carved or counted
 
 // ---- weights.c: carves the slab; while it counts, only shapes and plans are made. Load fills what was carved.
+bool rdi_weight_is_fp8(const rdi_weight *weight);
 rd_status rdi_engine_bind_weights(rd_engine *engine, rdi_slab *slab);
 rd_status rdi_engine_load_weights(rd_engine *engine, rd_progress_fn progress, void *progress_state);
 // ---- kv_scale.c: per-head scales of an fp8 cache, from the weights alone.
@@ -152,9 +188,17 @@ rd_status rdi_engine_kv_scales(const rd_engine *engine, int32_t layer, float *k_
 // ---- forward.c: runs engine->batch; afterwards rdi_forward_head gives logits of rows within [first_out, rows).
 rd_status rdi_forward(rd_engine *engine);
 rd_status rdi_forward_head(rd_engine *engine, int32_t row, int32_t count, float *logits);
+// ---- graphs.c: a decode step of width 1 on a card, logits of all rows in scratch.logits: replayed, or run and recorded.
+rd_status rdi_step_replay(rd_engine *engine);
+void rdi_step_graphs_free(rd_engine *engine);
 // Arguments shared by a run and by the size query for its workspace.
-rd_gemm_args rdi_linear_args(const rd_engine *engine, const rdi_linear *linear, bool fp8_input, float *input,
-                             int32_t rows, float *output, int64_t output_stride);
+rd_gemm_args rdi_linear_args(const rd_engine *engine, const rdi_linear *linear, bool fp8_input, void *input,
+                             int32_t rows, void *output, int64_t output_stride);
+// The tensor, on the engine's device.
+static inline rd_tensor rdi_here(const rd_engine *engine, rd_tensor tensor) {
+    tensor.device = engine->memory.device;
+    return tensor;
+}
 rd_attn_args rdi_attention_args(const rd_engine *engine, const rdi_layer *layer, int32_t rows, int32_t seqs,
                                 int32_t first);
 

@@ -12,42 +12,56 @@
 
 #include <math.h>
 
-static rd_tensor rows_of(float *data, int64_t rows, int64_t columns, int64_t row_stride) {
-    rd_tensor tensor = rd_tensor_2d(data, RD_DTYPE_F32, rows, columns);
+static rd_tensor rows_of(const rd_engine *engine, void *data, rd_dtype dtype, int64_t rows, int64_t columns,
+                         int64_t row_stride) {
+    rd_tensor tensor = rd_tensor_2d(data, dtype, rows, columns);
     tensor.stride[0] = row_stride;
-    return tensor;
+    return rdi_here(engine, tensor);
 }
 
-static rd_tensor heads_of(float *data, int64_t rows, int64_t heads, int64_t head_dim, int64_t row_stride) {
-    rd_tensor tensor = rd_tensor_3d(data, RD_DTYPE_F32, rows, heads, head_dim);
+// Of `wide` or `narrow`, from element `at` on.
+static void *act_at(const rd_engine *engine, void *base, int64_t at) {
+    return (unsigned char *)base + at * (int64_t)rd_dtype_bytes(engine->geometry.act_dtype);
+}
+static rd_tensor act_rows(const rd_engine *engine, void *data, int64_t rows, int64_t columns,
+                          int64_t row_stride) {
+    return rows_of(engine, data, engine->geometry.act_dtype, rows, columns, row_stride);
+}
+
+static rd_tensor heads_of(const rd_engine *engine, void *data, int64_t rows, int64_t heads,
+                          int64_t row_stride) {
+    const rdi_geometry *g = &engine->geometry;
+    rd_tensor tensor = rd_tensor_3d(data, g->act_dtype, rows, heads, g->head_dim);
     tensor.stride[0] = row_stride;
-    return tensor;
+    return rdi_here(engine, tensor);
 }
 
 // ---- linears --------------------------------------------------------------------------------------------------------
-rd_gemm_args rdi_linear_args(const rd_engine *engine, const rdi_linear *linear, bool fp8_input, float *input,
-                             int32_t rows, float *output, int64_t output_stride) {
+rd_gemm_args rdi_linear_args(const rd_engine *engine, const rdi_linear *linear, bool fp8_input, void *input,
+                             int32_t rows, void *output, int64_t output_stride) {
     const rdi_scratch *s = &engine->scratch;
     rd_gemm_args args = {.struct_size = sizeof args,
-                         .a = rows_of(input, rows, linear->k, linear->k),
+                         .a = rows_of(engine, input, linear->a_dtype, rows, linear->k, linear->k),
                          .w = linear->w,
                          .w_scale = linear->scale,
-                         .c = rows_of(output, rows, linear->n, output_stride)};
+                         .c = rows_of(engine, output, linear->c_dtype, rows, linear->n, output_stride)};
     if (fp8_input) {
-        args.a = rd_tensor_2d(s->codes, RD_DTYPE_E4M3, rows, linear->k);
-        args.a_scale = rd_tensor_2d(s->code_scales, RD_DTYPE_F32, rows, rdi_ceil_div(linear->k, 128));
+        args.a = rdi_here(engine, rd_tensor_2d(s->codes, RD_DTYPE_E4M3, rows, linear->k));
+        args.a_scale =
+            rdi_here(engine, rd_tensor_2d(s->code_scales, RD_DTYPE_F32, rows, rdi_ceil_div(linear->k, 128)));
     }
     return args;
 }
 
-static rd_status run_projection(rd_engine *engine, const rdi_projection *projection, float *input,
-                                int32_t rows, float *output) {
+static rd_status run_projection(rd_engine *engine, const rdi_projection *projection, void *input,
+                                int32_t rows, void *output) {
     for (int32_t p = 0; p < projection->count; p++) {
         const rdi_linear *linear = &projection->part[p];
-        rd_gemm_args args = rdi_linear_args(engine, linear, projection->fp8_input, input, rows,
-                                            output + linear->column, projection->n);
+        void *place = (unsigned char *)output + linear->column * (int64_t)rd_dtype_bytes(linear->c_dtype);
+        rd_gemm_args args =
+            rdi_linear_args(engine, linear, projection->fp8_input, input, rows, place, projection->n);
         size_t ws_bytes = (size_t)engine->workspace.bytes;
-        RDI_TRY(rd_gemm_run(linear->plan, &args, engine->workspace.base, &ws_bytes, NULL));
+        RDI_TRY(rd_gemm_run(linear->plan, &args, engine->workspace.base, &ws_bytes, engine->memory.stream));
     }
     return RD_OK;
 }
@@ -55,20 +69,21 @@ static rd_status run_projection(rd_engine *engine, const rdi_projection *project
 static rd_status run_quant(rd_engine *engine, rdi_plan_slot slot, rd_quant_args *args, int32_t rows,
                            int64_t k) {
     args->struct_size = sizeof *args;
-    args->q = rd_tensor_2d(engine->scratch.codes, RD_DTYPE_E4M3, rows, k);
-    args->q_scale = rd_tensor_2d(engine->scratch.code_scales, RD_DTYPE_F32, rows, rdi_ceil_div(k, 128));
+    args->q = rdi_here(engine, rd_tensor_2d(engine->scratch.codes, RD_DTYPE_E4M3, rows, k));
+    args->q_scale =
+        rdi_here(engine, rd_tensor_2d(engine->scratch.code_scales, RD_DTYPE_F32, rows, rdi_ceil_div(k, 128)));
     size_t ws_bytes = (size_t)engine->workspace.bytes;
-    return rd_quant_run(engine->plan[slot], args, engine->workspace.base, &ws_bytes, NULL);
+    return rd_quant_run(engine->plan[slot], args, engine->workspace.base, &ws_bytes, engine->memory.stream);
 }
 
-// x += delta unless it is the first norm; then norm(x) as the next projection wants it: f32 in `normed`, or codes.
+// x += delta unless it is the first norm; then norm(x) as the next projection wants it: in `normed`, or codes.
 static rd_status run_norm(rd_engine *engine, const rd_tensor *weight, bool add, bool to_codes, int32_t first,
                           int32_t rows) {
     const rdi_scratch *s = &engine->scratch;
     const int64_t hidden = engine->geometry.hidden, count = rows - first;
     float *residual = s->residual + first * hidden;
-    rd_tensor sum = rows_of(residual, count, hidden, hidden);
-    rd_tensor x = add ? rows_of(s->delta, count, hidden, hidden) : sum;
+    rd_tensor sum = rows_of(engine, residual, RD_DTYPE_F32, count, hidden, hidden);
+    rd_tensor x = add ? rows_of(engine, s->delta, RD_DTYPE_F32, count, hidden, hidden) : sum;
     const float eps = rdi_model_get_config(engine->model)->norm_eps;
     if (to_codes) {
         rd_quant_args args = {.x = x, .norm_weight = *weight, .eps = eps};
@@ -77,9 +92,10 @@ static rd_status run_norm(rd_engine *engine, const rd_tensor *weight, bool add, 
                          hidden);
     }
     rd_rmsnorm_args args = {.struct_size = sizeof args, .x = x, .weight = *weight, .eps = eps};
-    args.y = rows_of(s->normed, count, hidden, hidden);
+    args.y = rows_of(engine, s->normed, engine->geometry.normed_dtype, count, hidden, hidden);
     if (add) args.residual = sum;
-    return rd_rmsnorm_run(engine->plan[add ? RDI_PLAN_ADD_NORM : RDI_PLAN_NORM], &args, NULL);
+    return rd_rmsnorm_run(engine->plan[add ? RDI_PLAN_ADD_NORM : RDI_PLAN_NORM], &args,
+                          engine->memory.stream);
 }
 
 // ---- attention -------------------------------------------------------------------------------------------------------
@@ -92,37 +108,42 @@ rd_attn_args rdi_attention_args(const rd_engine *engine, const rdi_layer *layer,
                          .v_cache = layer->v_cache,
                          .k_scale = layer->k_scale,
                          .v_scale = layer->v_scale};
-    args.q = heads_of(s->wide + (int64_t)first * g->qkv_dim, rows, g->q_heads, g->head_dim, g->qkv_dim);
-    args.out = heads_of(s->narrow, rows, g->q_heads, g->head_dim, g->q_dim);
-    args.block_table = rd_tensor_2d(s->block_table, RD_DTYPE_I32, seqs, g->max_blocks);
-    args.kv_lens = rd_tensor_1d(s->kv_lens, RD_DTYPE_I32, seqs);
-    args.q_starts = rd_tensor_1d(s->q_starts, RD_DTYPE_I32, seqs + 1);
+    args.q =
+        heads_of(engine, act_at(engine, s->wide, (int64_t)first * g->qkv_dim), rows, g->q_heads, g->qkv_dim);
+    args.out = heads_of(engine, s->narrow, rows, g->q_heads, g->q_dim);
+    args.block_table = rdi_here(engine, rd_tensor_2d(s->block_table, RD_DTYPE_I32, seqs, g->max_blocks));
+    args.kv_lens = rdi_here(engine, rd_tensor_1d(s->kv_lens, RD_DTYPE_I32, seqs));
+    int32_t *starts = first > 0 ? s->tail_starts : s->q_starts;
+    args.q_starts = rdi_here(engine, rd_tensor_1d(starts, RD_DTYPE_I32, seqs + 1));
     args.scale = 1.0f / sqrtf((float)g->head_dim);
+    args.max_q_len = (int32_t)rdi_min(engine->batch.longest, rows);
+    args.max_kv_len = engine->batch.keys;
     return args;
 }
 
 static rd_status run_rope_and_cache(rd_engine *engine, const rdi_layer *layer, int32_t rows) {
     const rdi_geometry *g = &engine->geometry;
     const rdi_scratch *s = &engine->scratch;
-    float *k = s->wide + g->q_dim, *v = k + g->kv_dim;
+    void *k = act_at(engine, s->wide, g->q_dim), *v = act_at(engine, k, g->kv_dim);
     rd_rope_args rope = {.struct_size = sizeof rope,
-                         .q = heads_of(s->wide, rows, g->q_heads, g->head_dim, g->qkv_dim),
-                         .k = heads_of(k, rows, g->kv_heads, g->head_dim, g->qkv_dim),
-                         .positions = rd_tensor_1d(s->positions, RD_DTYPE_I32, rows),
-                         .inv_freq = rd_tensor_1d(s->inv_freq, RD_DTYPE_F32, g->head_dim / 2),
+                         .q = heads_of(engine, s->wide, rows, g->q_heads, g->qkv_dim),
+                         .k = heads_of(engine, k, rows, g->kv_heads, g->qkv_dim),
+                         .positions = rdi_here(engine, rd_tensor_1d(s->positions, RD_DTYPE_I32, rows)),
+                         .inv_freq =
+                             rdi_here(engine, rd_tensor_1d(s->inv_freq, RD_DTYPE_F32, g->head_dim / 2)),
                          .q_norm = layer->q_norm,
                          .k_norm = layer->k_norm,
                          .eps = rdi_model_get_config(engine->model)->norm_eps};
-    RDI_TRY(rd_rope_run(engine->plan[RDI_PLAN_ROPE], &rope, NULL));
+    RDI_TRY(rd_rope_run(engine->plan[RDI_PLAN_ROPE], &rope, engine->memory.stream));
     rd_kv_write_args write = {.struct_size = sizeof write,
                               .k = rope.k,
-                              .v = heads_of(v, rows, g->kv_heads, g->head_dim, g->qkv_dim),
+                              .v = heads_of(engine, v, rows, g->kv_heads, g->qkv_dim),
                               .k_cache = layer->k_cache,
                               .v_cache = layer->v_cache,
                               .k_scale = layer->k_scale,
                               .v_scale = layer->v_scale,
-                              .slots = rd_tensor_1d(s->slots, RD_DTYPE_I64, rows)};
-    return rd_kv_write_run(engine->plan[RDI_PLAN_KV_WRITE], &write, NULL);
+                              .slots = rdi_here(engine, rd_tensor_1d(s->slots, RD_DTYPE_I64, rows))};
+    return rd_kv_write_run(engine->plan[RDI_PLAN_KV_WRITE], &write, engine->memory.stream);
 }
 
 static rd_status run_attention(rd_engine *engine, const rdi_layer *layer, int32_t first) {
@@ -130,38 +151,28 @@ static rd_status run_attention(rd_engine *engine, const rdi_layer *layer, int32_
     rd_attn_args args = rdi_attention_args(engine, layer, batch->rows - first, batch->seqs, first);
     size_t ws_bytes = (size_t)engine->workspace.bytes;
     rdi_plan_slot slot = batch->pass == RDI_PASS_PREFILL ? RDI_PLAN_PREFILL : RDI_PLAN_DECODE;
-    RDI_TRY(rd_attn_run(engine->plan[slot], &args, engine->workspace.base, &ws_bytes, NULL));
+    RDI_TRY(rd_attn_run(engine->plan[slot], &args, engine->workspace.base, &ws_bytes, engine->memory.stream));
     if (!layer->o.fp8_input) return RD_OK;
     const rdi_geometry *g = &engine->geometry;
     const int32_t rows = batch->rows - first;
-    rd_quant_args quant = {.x = rows_of(engine->scratch.narrow, rows, g->q_dim, g->q_dim)};
+    rd_quant_args quant = {.x = act_rows(engine, engine->scratch.narrow, rows, g->q_dim, g->q_dim)};
     return run_quant(engine, RDI_PLAN_QUANT_ATTN, &quant, rows, g->q_dim);
 }
 
 static rd_status run_mlp_act(rd_engine *engine, const rdi_layer *layer, int32_t rows) {
     const rdi_scratch *s = &engine->scratch;
     const int64_t width = engine->geometry.intermediate;
-    rd_tensor gate = rows_of(s->wide, rows, width, 2 * width),
-              up = rows_of(s->wide + width, rows, width, 2 * width);
+    rd_tensor gate = act_rows(engine, s->wide, rows, width, 2 * width),
+              up = act_rows(engine, act_at(engine, s->wide, width), rows, width, 2 * width);
     if (layer->down.fp8_input) {
         rd_quant_args args = {.x = gate, .up = up};
         return run_quant(engine, RDI_PLAN_QUANT_ACT, &args, rows, width);
     }
-    rd_act_mul_args args = {
-        .struct_size = sizeof args, .gate = gate, .up = up, .y = rows_of(s->narrow, rows, width, width)};
-    return rd_act_mul_run(engine->plan[RDI_PLAN_ACT_MUL], &args, NULL);
-}
-
-// Before the last layer's attention: of a window that starts inside the batch only its rows remain, as one sequence each
-// row's own (prefill: the one sequence, shortened at the front).
-static void keep_window(rd_engine *engine) {
-    rdi_batch *batch = &engine->batch;
-    for (int32_t seq = 0; seq <= batch->seqs; seq++) {
-        int32_t start = batch->q_starts[seq] - batch->first_out;
-        batch->q_starts[seq] = start < 0 ? 0 : start;
-    }
-    rdi_memory_write(&engine->memory, engine->scratch.q_starts, batch->q_starts,
-                     (int64_t)sizeof(int32_t) * (batch->seqs + 1));
+    rd_act_mul_args args = {.struct_size = sizeof args,
+                            .gate = gate,
+                            .up = up,
+                            .y = act_rows(engine, s->narrow, rows, width, width)};
+    return rd_act_mul_run(engine->plan[RDI_PLAN_ACT_MUL], &args, engine->memory.stream);
 }
 
 static rd_status run_layer(rd_engine *engine, int32_t index) {
@@ -174,7 +185,6 @@ static rd_status run_layer(rd_engine *engine, int32_t index) {
     int32_t first = index + 1 == engine->geometry.layers ? batch->first_out : 0, rows = batch->rows - first;
     if (rows == 0)
         return RD_OK; // a chunk whose outputs nobody reads: its keys and values are all that matters
-    if (first > 0) keep_window(engine);
     RDI_TRY(run_attention(engine, layer, first));
     RDI_TRY(run_projection(engine, &layer->o, s->narrow, rows, s->delta));
     RDI_TRY(run_norm(engine, &layer->mlp_norm, true, layer->gate_up.fp8_input, first, batch->rows));
@@ -183,31 +193,43 @@ static rd_status run_layer(rd_engine *engine, int32_t index) {
     return run_projection(engine, &layer->down, s->narrow, rows, s->delta);
 }
 
-static void upload_batch(rd_engine *engine) {
-    const rdi_batch *b = &engine->batch;
+// The last layer's attention: of a window that starts inside the batch only its rows remain, as one sequence each row's own
+// (prefill: the one sequence, shortened at the front).
+static void shorten_starts(rdi_batch *batch) {
+    for (int32_t seq = 0; seq <= batch->seqs; seq++) {
+        int32_t start = batch->q_starts[seq] - batch->first_out;
+        batch->tail_starts[seq] = start < 0 ? 0 : start;
+    }
+}
+
+static rd_status upload_batch(rd_engine *engine) {
+    rdi_batch *b = &engine->batch;
     const rdi_scratch *s = &engine->scratch;
     const int64_t word = (int64_t)sizeof(int32_t);
-    rdi_memory_write(&engine->memory, s->ids, b->ids, word * b->rows);
-    rdi_memory_write(&engine->memory, s->positions, b->positions, word * b->rows);
-    rdi_memory_write(&engine->memory, s->slots, b->slots, (int64_t)sizeof(int64_t) * b->rows);
-    rdi_memory_write(&engine->memory, s->kv_lens, b->kv_lens, word * b->seqs);
-    rdi_memory_write(&engine->memory, s->q_starts, b->q_starts, word * (b->seqs + 1));
-    rdi_memory_write(&engine->memory, s->block_table, b->block_table,
-                     word * b->seqs * engine->geometry.max_blocks);
+    rdi_memory *memory = &engine->memory;
+    shorten_starts(b);
+    RDI_TRY(rdi_memory_write(memory, s->ids, b->ids, word * b->rows));
+    RDI_TRY(rdi_memory_write(memory, s->positions, b->positions, word * b->rows));
+    RDI_TRY(rdi_memory_write(memory, s->slots, b->slots, (int64_t)sizeof(int64_t) * b->rows));
+    RDI_TRY(rdi_memory_write(memory, s->kv_lens, b->kv_lens, word * b->seqs));
+    RDI_TRY(rdi_memory_write(memory, s->q_starts, b->q_starts, word * (b->seqs + 1)));
+    if (b->first_out > 0)
+        RDI_TRY(rdi_memory_write(memory, s->tail_starts, b->tail_starts, word * (b->seqs + 1)));
+    return rdi_memory_write(memory, s->block_table, b->block_table,
+                            word * b->seqs * engine->geometry.max_blocks);
 }
 
 rd_status rdi_forward(rd_engine *engine) {
     const rdi_batch *batch = &engine->batch;
     const rdi_scratch *s = &engine->scratch;
     const int64_t hidden = engine->geometry.hidden;
-    engine->passes[batch->pass]++;
-    upload_batch(engine);
+    RDI_TRY(upload_batch(engine));
     rd_embed_args embed = {.struct_size = sizeof embed,
                            .table = engine->embed,
-                           .ids = rd_tensor_1d(s->ids, RD_DTYPE_I32, batch->rows),
-                           .y = rows_of(s->residual, batch->rows, hidden, hidden),
+                           .ids = rdi_here(engine, rd_tensor_1d(s->ids, RD_DTYPE_I32, batch->rows)),
+                           .y = rows_of(engine, s->residual, RD_DTYPE_F32, batch->rows, hidden, hidden),
                            .scale = 1.0f};
-    RDI_TRY(rd_embed_run(engine->plan[RDI_PLAN_EMBED], &embed, NULL));
+    RDI_TRY(rd_embed_run(engine->plan[RDI_PLAN_EMBED], &embed, engine->memory.stream));
     for (int32_t i = 0; i < engine->geometry.layers; i++) RDI_TRY(run_layer(engine, i));
     if (batch->first_out == batch->rows) return RD_OK;
     return run_norm(engine, &engine->final_norm, true, false, batch->first_out, batch->rows);
@@ -215,6 +237,8 @@ rd_status rdi_forward(rd_engine *engine) {
 
 rd_status rdi_forward_head(rd_engine *engine, int32_t row, int32_t count, float *logits) {
     const rdi_geometry *g = &engine->geometry;
-    float *input = engine->scratch.normed + (int64_t)(row - engine->batch.first_out) * g->hidden;
+    int64_t at =
+        (int64_t)(row - engine->batch.first_out) * g->hidden * (int64_t)rd_dtype_bytes(g->normed_dtype);
+    unsigned char *input = (unsigned char *)engine->scratch.normed + at;
     return run_projection(engine, &engine->head, input, count, logits);
 }

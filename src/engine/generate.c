@@ -30,16 +30,26 @@ static rd_status check_generate(const rd_session *session, const rd_generate_opt
 
 static rd_status sample_next(rd_session *session, const rd_sample_row *sampling, int32_t *id) {
     rd_engine *engine = session->engine;
-    rd_sample_row row = *sampling;
-    row.counter = (uint64_t)session->tokens;
+    const rdi_scratch *s = &engine->scratch;
+    rdi_batch *batch = &engine->batch;
+    rd_tensor logits = rd_tensor_2d(session->logits, RD_DTYPE_F32, 1, engine->geometry.vocab);
     rd_sample_args args = {.struct_size = sizeof args,
-                           .logits = rd_tensor_2d(session->logits, RD_DTYPE_F32, 1, engine->geometry.vocab),
-                           .rows = &row,
-                           .ids = rd_tensor_1d(id, RD_DTYPE_I32, 1)};
-    pthread_mutex_lock(&engine->lock); // the workspace is shared
-    size_t ws_bytes = (size_t)engine->workspace.bytes;
+                           .logits = rdi_here(engine, logits),
+                           .rows = s->sampling,
+                           .ids = rdi_here(engine, rd_tensor_1d(s->sampled, RD_DTYPE_I32, 1))};
+    pthread_mutex_lock(&engine->lock); // the workspace and the batch are shared
+    *batch->sampling = *sampling;
+    batch->sampling->counter = (uint64_t)session->tokens;
     rd_status status =
-        rd_sample_run(engine->plan[RDI_PLAN_SAMPLE], &args, engine->workspace.base, &ws_bytes, NULL);
+        rdi_memory_write(&engine->memory, s->sampling, batch->sampling, (int64_t)sizeof *batch->sampling);
+    size_t ws_bytes = (size_t)engine->workspace.bytes;
+    if (status == RD_OK)
+        status = rd_sample_run(engine->plan[RDI_PLAN_SAMPLE], &args, engine->workspace.base, &ws_bytes,
+                               engine->memory.stream);
+    // The one wait of a step on a card: the token itself.
+    if (status == RD_OK)
+        status = rdi_memory_read(&engine->memory, batch->sampled, s->sampled, (int64_t)sizeof *id);
+    *id = *batch->sampled;
     pthread_mutex_unlock(&engine->lock);
     return status;
 }

@@ -33,10 +33,9 @@ static void row_bounds(const rdi_weight *weight, int64_t first, int64_t count, c
     }
 }
 
-static double norm_bound(const rd_tensor *k_norm, int64_t head_dim) {
+static double norm_bound(const float *k_norm, int64_t head_dim) {
     double largest = 0;
-    for (int64_t i = 0; i < head_dim; i++)
-        largest = fmax(largest, fabs((double)((const float *)k_norm->data)[i]));
+    for (int64_t i = 0; i < head_dim; i++) largest = fmax(largest, fabs((double)k_norm[i]));
     return sqrt((double)head_dim) * largest;
 }
 
@@ -46,23 +45,31 @@ rd_status rdi_engine_kv_scales(const rd_engine *engine, int32_t index, float *k_
     const rdi_weight *k = rdi_model_layer_weight(engine->model, index, RDI_ATTN_K);
     const rdi_weight *v = rdi_model_layer_weight(engine->model, index, RDI_ATTN_V);
     double *bounds = rdi_alloc((size_t)g->head_dim * sizeof *bounds);
-    float *row = rdi_alloc((size_t)g->hidden * sizeof *row);
+    // From the model, not from the engine's copies: those may lie on a card.
+    const int64_t longest = rdi_max(g->hidden, g->head_dim);
+    float *row = rdi_alloc((size_t)(2 * longest) * sizeof *row), *norm = row ? row + longest : NULL;
     if (!bounds || !row) {
         rdi_free(bounds);
         rdi_free(row);
         return RD_E_NOMEM;
     }
+    double k_norm_bound = 0;
+    if (layer->k_norm.data) {
+        rdi_weight_rows_f32(rdi_model_layer_weight(engine->model, index, RDI_ATTN_K_NORM), 0, 1, norm);
+        k_norm_bound = norm_bound(norm, g->head_dim);
+    }
+    rdi_weight_rows_f32(rdi_model_layer_weight(engine->model, index, RDI_ATTN_NORM), 0, 1, norm);
     for (int32_t head = 0; head < g->kv_heads; head++) {
         const int64_t first = (int64_t)head * g->head_dim, half = g->head_dim / 2;
         double k_bound = 0, v_bound = 0;
         if (layer->k_norm.data) {
-            k_bound = norm_bound(&layer->k_norm, g->head_dim);
+            k_bound = k_norm_bound;
         } else {
-            row_bounds(k, first, g->head_dim, layer->attn_norm.data, row, bounds);
+            row_bounds(k, first, g->head_dim, norm, row, bounds);
             for (int64_t i = 0; i < half; i++)
                 k_bound = fmax(k_bound, sqrt(bounds[i] * bounds[i] + bounds[i + half] * bounds[i + half]));
         }
-        row_bounds(v, first, g->head_dim, layer->attn_norm.data, row, bounds);
+        row_bounds(v, first, g->head_dim, norm, row, bounds);
         for (int64_t i = 0; i < g->head_dim; i++) v_bound = fmax(v_bound, bounds[i]);
         k_scale[head] = scale_for(k_bound);
         v_scale[head] = scale_for(v_bound);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine's memory: host memory on the CPU. The only file of the engine that knows where a pointer points to.
+// The engine's memory, through the public memory calls. The only file of the engine that knows where a pointer points to.
 #include "engine/memory.h"
 
 #include <string.h>
@@ -7,22 +7,30 @@
 
 enum { SLAB_ALIGN_BYTES = 64, HUGE_PAGE_BYTES = 2 << 20 };
 
-rd_status rdi_memory_init(rdi_memory *memory, const rd_device *device) {
+rd_status rdi_memory_init(rdi_memory *memory, rd_ctx *ctx) {
     rd_device_info info = {.struct_size = sizeof info};
-    RDI_TRY(rd_device_get_info(device, &info));
+    RDI_TRY(rd_device_get_info(rd_ctx_device(ctx), &info));
     if (info.is_fixture)
         return rdi_fail(RD_E_NO_DEVICE, "engine: device=%s is a fixture for questions, needs a real device",
                         info.name);
-    if (strcmp(info.backend, "cpu"))
-        return rdi_fail(RD_E_UNSUPPORTED, "engine: device=%s, the engine runs on cpu", info.name);
-    *memory = (rdi_memory){0};
-    return RD_OK;
+    *memory = (rdi_memory){.ctx = ctx, .device = rd_ctx_device_number(ctx)};
+    return rd_stream_create(ctx, &memory->stream);
 }
 
-void *rdi_memory_alloc(rdi_memory *memory, int64_t bytes) {
+void rdi_memory_close(rdi_memory *memory) {
+    if (!memory->ctx) return;
+    rd_memory_free_host(memory->ctx, memory->stage);
+    rd_stream_free(memory->ctx, memory->stream);
+    *memory = (rdi_memory){0};
+}
+
+rdi_memory rdi_memory_of_host(const rdi_memory *memory) {
+    return (rdi_memory){.ctx = memory->ctx, .page_locked = memory->device != 0};
+}
+
+static void *alloc_host(int64_t bytes) {
     unsigned char *pointer = rdi_alloc((size_t)bytes);
     if (!pointer) return NULL;
-    memory->allocated_bytes += bytes;
     // A hint only: fewer page faults while weights are packed. A refusal changes nothing.
     uintptr_t first = ((uintptr_t)pointer + HUGE_PAGE_BYTES - 1) & ~(uintptr_t)(HUGE_PAGE_BYTES - 1);
     uintptr_t end = ((uintptr_t)pointer + (uintptr_t)bytes) & ~(uintptr_t)(HUGE_PAGE_BYTES - 1);
@@ -30,15 +38,72 @@ void *rdi_memory_alloc(rdi_memory *memory, int64_t bytes) {
     return pointer;
 }
 
+void *rdi_memory_alloc(rdi_memory *memory, int64_t bytes) {
+    void *pointer = NULL;
+    if (memory->device)
+        (void)rd_memory_alloc(memory->ctx, (size_t)bytes, &pointer); // NULL tells, the text is set
+    else if (memory->page_locked)
+        (void)rd_memory_alloc_host(memory->ctx, (size_t)bytes, &pointer);
+    else
+        pointer = alloc_host(bytes);
+    if (pointer) memory->allocated_bytes += bytes;
+    return pointer;
+}
+
 void rdi_memory_free(rdi_memory *memory, void *pointer, int64_t bytes) {
     if (!pointer) return;
     memory->allocated_bytes -= bytes;
-    rdi_free(pointer);
+    if (memory->device)
+        rd_memory_free(memory->ctx, pointer);
+    else if (memory->page_locked)
+        rd_memory_free_host(memory->ctx, pointer);
+    else
+        rdi_free(pointer);
 }
 
-void rdi_memory_write(rdi_memory *memory, void *to, const void *host, int64_t bytes) {
-    (void)memory;
+rd_status rdi_memory_write(rdi_memory *memory, void *to, const void *host, int64_t bytes) {
+    if (memory->device)
+        return rd_memory_copy(memory->ctx, to, host, (size_t)bytes, RD_COPY_TO_DEVICE, memory->stream);
     memcpy(to, host, (size_t)bytes);
+    return RD_OK;
+}
+
+rd_status rdi_memory_move(rdi_memory *memory, void *to, const void *from, int64_t bytes) {
+    if (memory->device)
+        return rd_memory_copy(memory->ctx, to, from, (size_t)bytes, RD_COPY_ON_DEVICE, memory->stream);
+    memcpy(to, from, (size_t)bytes);
+    return RD_OK;
+}
+
+rd_status rdi_memory_read(rdi_memory *memory, void *host, const void *from, int64_t bytes) {
+    if (!memory->device) {
+        memcpy(host, from, (size_t)bytes);
+        return RD_OK;
+    }
+    RDI_TRY(rd_memory_copy(memory->ctx, host, from, (size_t)bytes, RD_COPY_TO_HOST, memory->stream));
+    return rd_stream_sync(memory->ctx, memory->stream);
+}
+
+rd_status rdi_memory_settle(rdi_memory *memory) {
+    return memory->device ? rd_stream_sync(memory->ctx, memory->stream) : RD_OK;
+}
+
+void *rdi_memory_open(rdi_memory *memory, void *to, int64_t bytes) {
+    if (!memory->device) return to;
+    if (bytes > memory->stage_bytes) {
+        rd_memory_free_host(memory->ctx, memory->stage);
+        memory->stage = NULL;
+        memory->stage_bytes = 0;
+        if (rd_memory_alloc_host(memory->ctx, (size_t)bytes, &memory->stage) != RD_OK) return NULL;
+        memory->stage_bytes = bytes;
+    }
+    return memory->stage;
+}
+
+rd_status rdi_memory_commit(rdi_memory *memory, void *to, int64_t bytes) {
+    if (!memory->device) return RD_OK;
+    RDI_TRY(rdi_memory_write(memory, to, memory->stage, bytes));
+    return rd_stream_sync(memory->ctx, memory->stream); // the stage is filled again at once
 }
 
 void *rdi_slab_take(rdi_slab *slab, int64_t bytes) {
@@ -51,7 +116,7 @@ void *rdi_slab_take(rdi_slab *slab, int64_t bytes) {
 rd_status rdi_slab_alloc(rdi_slab *slab, rdi_memory *memory) {
     slab->bytes = slab->used_bytes;
     slab->base = rdi_memory_alloc(memory, slab->bytes);
-    if (!slab->base) return RD_E_NOMEM;
+    if (!slab->base) return RD_E_NOMEM; // a card's text says how much it has
     slab->used_bytes = 0;
     return RD_OK;
 }

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine's questions to the registry, asked once at creation. Activations between ops are f32: every CPU kernel computes
-// in f32, so that a 16-bit store would only add a rounding. What bf16 would do to the speed has not been measured.
+// The engine's questions to the registry, asked once at creation. Activations between ops are f32 where the device's rows take
+// them: every kernel computes in f32, so that a 16-bit store would only add a rounding. What bf16 would do to the speed has
+// not been measured.
 #include "engine/engine.h"
 
-#define ACT_WORD "fp32"
+#include <stdio.h>
+#include <string.h>
+
+static const char *act_word(const rd_engine *engine) {
+    return rd_dtype_name(engine->geometry.act_dtype);
+}
 
 static rd_status plan_slot(rd_engine *engine, rdi_plan_slot slot, const char *op, const rd_param *params,
                            int32_t count, int64_t lo, int64_t hi) {
@@ -13,44 +19,52 @@ static rd_status plan_slot(rd_engine *engine, rdi_plan_slot slot, const char *op
 static rd_status plan_norms(rd_engine *engine) {
     const rdi_geometry *g = &engine->geometry;
     for (int32_t residual = 0; residual < 2; residual++) {
-        const rd_param params[] = {RD_INT("k", g->hidden), RD_WORD("x_dtype", ACT_WORD),
-                                   RD_WORD("y_dtype", ACT_WORD), RD_WORD("weight_dtype", "fp32"),
-                                   RD_INT("residual", residual)};
+        const rd_param params[] = {RD_INT("k", g->hidden), RD_WORD("x_dtype", "fp32"),
+                                   RD_WORD("y_dtype", rd_dtype_name(g->normed_dtype)),
+                                   RD_WORD("weight_dtype", "fp32"), RD_INT("residual", residual)};
         RDI_TRY(plan_slot(engine, residual ? RDI_PLAN_ADD_NORM : RDI_PLAN_NORM, "rmsnorm", params,
                           (int32_t)RDI_COUNT(params), 1, g->row_capacity));
     }
     return RD_OK;
 }
 
-static rd_status plan_quant(rd_engine *engine, rdi_plan_slot slot, int64_t k, const char *fuse) {
-    const rd_param params[] = {RD_INT("k", k), RD_WORD("x_dtype", ACT_WORD), RD_WORD("fuse", fuse)};
+static rd_status plan_quant(rd_engine *engine, rdi_plan_slot slot, int64_t k, const char *x_dtype,
+                            const char *fuse) {
+    const rd_param params[] = {RD_INT("k", k), RD_WORD("x_dtype", x_dtype), RD_WORD("fuse", fuse)};
     return plan_slot(engine, slot, "quant_fp8", params, (int32_t)RDI_COUNT(params), 1,
                      engine->geometry.row_capacity);
 }
 
+enum { ATTN_KEYS = 11 };
+static void attention_question(const rdi_geometry *g, rd_param attn[ATTN_KEYS]) {
+    const char *act = rd_dtype_name(g->act_dtype);
+    const rd_param params[ATTN_KEYS] = {RD_INT("head_dim", g->head_dim),
+                                        RD_INT("gqa", g->q_heads / g->kv_heads),
+                                        RD_INT("block_tokens", RDI_BLOCK_TOKENS),
+                                        RD_WORD("q_dtype", act),
+                                        RD_WORD("kv_dtype", rd_dtype_name(g->kv_dtype)),
+                                        RD_WORD("out_dtype", act),
+                                        RD_WORD("k_order", g->k_token_order ? "token" : "dim"),
+                                        RD_INT("window", 0),
+                                        RD_INT("softcap", 0),
+                                        RD_INT("sinks", 0),
+                                        RD_INT("causal", 1)};
+    memcpy(attn, params, sizeof params);
+}
+
 static rd_status plan_attention(rd_engine *engine) {
     const rdi_geometry *g = &engine->geometry;
-    const char *kv_word = rd_dtype_name(g->kv_dtype);
-    const rd_param attn[] = {RD_INT("head_dim", g->head_dim),
-                             RD_INT("gqa", g->q_heads / g->kv_heads),
-                             RD_INT("block_tokens", RDI_BLOCK_TOKENS),
-                             RD_WORD("q_dtype", ACT_WORD),
-                             RD_WORD("kv_dtype", kv_word),
-                             RD_WORD("out_dtype", ACT_WORD),
-                             RD_WORD("k_order", "token"),
-                             RD_INT("window", 0),
-                             RD_INT("softcap", 0),
-                             RD_INT("sinks", 0),
-                             RD_INT("causal", 1)};
-    const int32_t count = (int32_t)RDI_COUNT(attn);
-    RDI_TRY(plan_slot(engine, RDI_PLAN_PREFILL, "attn_prefill", attn, count, 1, g->chunk_rows));
-    RDI_TRY(plan_slot(engine, RDI_PLAN_DECODE, "attn_decode", attn, count, 1, RD_MAX_VERIFY_WIDTH));
+    rd_param attn[ATTN_KEYS];
+    attention_question(g, attn);
+    RDI_TRY(plan_slot(engine, RDI_PLAN_PREFILL, "attn_prefill", attn, ATTN_KEYS, 1, g->chunk_rows));
+    RDI_TRY(plan_slot(engine, RDI_PLAN_DECODE, "attn_decode", attn, ATTN_KEYS, 1, RD_MAX_VERIFY_WIDTH));
     const rd_param kv[] = {RD_INT("head_dim", g->head_dim), RD_INT("block_tokens", RDI_BLOCK_TOKENS),
-                           RD_WORD("x_dtype", ACT_WORD), RD_WORD("kv_dtype", kv_word),
-                           RD_WORD("k_order", "token")};
+                           RD_WORD("x_dtype", act_word(engine)),
+                           RD_WORD("kv_dtype", rd_dtype_name(g->kv_dtype)),
+                           RD_WORD("k_order", g->k_token_order ? "token" : "dim")};
     RDI_TRY(plan_slot(engine, RDI_PLAN_KV_WRITE, "kv_write", kv, (int32_t)RDI_COUNT(kv), 0, 0));
     const rd_param rope[] = {RD_INT("head_dim", g->head_dim), RD_INT("rotary_dim", g->head_dim),
-                             RD_WORD("style", "neox"), RD_WORD("x_dtype", ACT_WORD),
+                             RD_WORD("style", "neox"), RD_WORD("x_dtype", act_word(engine)),
                              RD_INT("qk_norm", rdi_model_get_config(engine->model)->qk_norm)};
     return plan_slot(engine, RDI_PLAN_ROPE, "rope", rope, (int32_t)RDI_COUNT(rope), 0, 0);
 }
@@ -59,57 +73,149 @@ rd_status rdi_engine_make_plans(rd_engine *engine) {
     const rdi_geometry *g = &engine->geometry;
     const rd_param embed[] = {RD_INT("k", g->hidden),
                               RD_WORD("table_dtype", rd_dtype_name(engine->embed.dtype)),
-                              RD_WORD("y_dtype", ACT_WORD)};
+                              RD_WORD("y_dtype", "fp32")};
     RDI_TRY(plan_slot(engine, RDI_PLAN_EMBED, "embed", embed, (int32_t)RDI_COUNT(embed), 0, 0));
     RDI_TRY(plan_norms(engine));
     RDI_TRY(plan_attention(engine));
     const rd_param act[] = {RD_INT("k", g->intermediate), RD_WORD("act", "silu"),
-                            RD_WORD("x_dtype", ACT_WORD), RD_WORD("y_dtype", ACT_WORD)};
+                            RD_WORD("x_dtype", act_word(engine)), RD_WORD("y_dtype", act_word(engine))};
     RDI_TRY(plan_slot(engine, RDI_PLAN_ACT_MUL, "act_mul", act, (int32_t)RDI_COUNT(act), 1, g->row_capacity));
     if (g->w8a8) {
-        RDI_TRY(plan_quant(engine, RDI_PLAN_QUANT_NORM, g->hidden, "rmsnorm"));
-        RDI_TRY(plan_quant(engine, RDI_PLAN_QUANT_ADD_NORM, g->hidden, "add_rmsnorm"));
-        RDI_TRY(plan_quant(engine, RDI_PLAN_QUANT_ATTN, g->q_dim, "none"));
-        RDI_TRY(plan_quant(engine, RDI_PLAN_QUANT_ACT, g->intermediate, "silu_mul"));
+        RDI_TRY(plan_quant(engine, RDI_PLAN_QUANT_NORM, g->hidden, "fp32", "rmsnorm"));
+        RDI_TRY(plan_quant(engine, RDI_PLAN_QUANT_ADD_NORM, g->hidden, "fp32", "add_rmsnorm"));
+        RDI_TRY(plan_quant(engine, RDI_PLAN_QUANT_ATTN, g->q_dim, act_word(engine), "none"));
+        RDI_TRY(plan_quant(engine, RDI_PLAN_QUANT_ACT, g->intermediate, act_word(engine), "silu_mul"));
     }
     const rd_param sample[] = {RD_INT("vocab", g->vocab)};
     return plan_slot(engine, RDI_PLAN_SAMPLE, "sample", sample, (int32_t)RDI_COUNT(sample), 0, 0);
+}
+
+// ---- what a card takes -------------------------------------------------------------------------------------------------
+static bool answered(const rd_engine *engine, const char *op, const rd_param *params, int32_t count) {
+    enum { MOST_ROWS = 64 };
+    rd_verdict verdicts[MOST_ROWS];
+    int32_t rows = MOST_ROWS;
+    if (rd_kernel_explain(rd_ctx_device(engine->ctx), op, params, count, verdicts, &rows) != RD_OK)
+        return false;
+    for (int32_t i = 0; i < rows; i++)
+        if (verdicts[i].ok) return true;
+    return false;
+}
+
+static bool attention_answered(const rd_engine *engine) {
+    rd_param attn[ATTN_KEYS + 1];
+    attention_question(&engine->geometry, attn);
+    attn[ATTN_KEYS] = (rd_param)RD_INT("q_len", 1);
+    return answered(engine, "attn_decode", attn, ATTN_KEYS + 1) &&
+           answered(engine, "attn_prefill", attn, ATTN_KEYS + 1);
+}
+
+static bool head_answered(const rd_engine *engine) {
+    const rdi_geometry *g = &engine->geometry;
+    bool fp8 = rdi_weight_is_fp8(rdi_model_weight(engine->model, RDI_HEAD));
+    const rd_param params[] = {RD_INT("m", 1),
+                               RD_INT("n", g->vocab),
+                               RD_INT("k", g->hidden),
+                               RD_WORD("a_dtype", rd_dtype_name(g->normed_dtype)),
+                               RD_WORD("c_dtype", "fp32"),
+                               RD_WORD("layout", "row"),
+                               RD_INT("bias", 0),
+                               RD_WORD("w_scale_dtype", "fp32")};
+    return answered(engine, fp8 ? "gemm_fp8block_w8a16" : "gemm_bf16", params,
+                    (int32_t)RDI_COUNT(params) - !fp8);
+}
+
+// f32 and keys by head_dim first; what no row takes is left at the last choice, and the plan then says why.
+void rdi_engine_pick_types(rd_engine *engine) {
+    rdi_geometry *g = &engine->geometry;
+    g->act_dtype = g->normed_dtype = RD_DTYPE_F32;
+    g->k_token_order = true;
+    if (!g->on_card) return;
+    for (int choice = 0; choice < 4; choice++) {
+        g->act_dtype = choice < 2 ? RD_DTYPE_F32 : RD_DTYPE_BF16;
+        g->k_token_order = choice % 2 == 1;
+        if (attention_answered(engine)) break;
+    }
+    if (!head_answered(engine)) g->normed_dtype = RD_DTYPE_BF16;
+}
+
+// ---- linears -----------------------------------------------------------------------------------------------------------
+// The layout of a weight: the CPU's panels; on a gfx12 card the (16,16) shuffle where its contract holds, else as loaded.
+static rd_status pick_layout(const rd_engine *engine, const rdi_linear_question *question,
+                             rdi_linear_plan *plan) {
+    plan->layout = "panel16";
+    if (!engine->geometry.on_card) return RD_OK;
+    plan->layout = "row";
+    rd_device_info info = {.struct_size = sizeof info};
+    RDI_TRY(rd_device_get_info(rd_ctx_device(engine->ctx), &info));
+    if (!question->fp8_input || strncmp(info.arch, "gfx12", 5)) return RD_OK;
+    char outputs[4][64], rule[128];
+    const rd_param params[] = {RD_INT("block_quant", 1),
+                               RD_INT("packed_4bit", 0),
+                               RD_WORD("dtype", "float8_e4m3fn"),
+                               RD_INT("rank", 2),
+                               RD_INT("N", question->n),
+                               RD_INT("K", question->k),
+                               RD_INT("scale_rows", rdi_ceil_div(question->n, 128)),
+                               RD_INT("scale_cols", rdi_ceil_div(question->k, 128))};
+    RDI_TRY(rd_policy_eval(rd_ctx_device(engine->ctx), "preshuffle_contract", params,
+                           (int32_t)RDI_COUNT(params), outputs, rule));
+    if (!strcmp(outputs[0], "1"))
+        plan->layout = "shuffle16";
+    else
+        snprintf(plan->left_alone, sizeof plan->left_alone, "%s", rule);
+    return RD_OK;
 }
 
 // What a packed weight of this shape looks like; nothing is packed yet.
 static rd_status describe_packed(rd_engine *engine, rdi_linear_plan *plan) {
     rd_tensor row = rd_tensor_2d(rdi_slab_take(&(rdi_slab){0}, 0), plan->fp8 ? RD_DTYPE_E4M3 : RD_DTYPE_BF16,
                                  plan->n, plan->k);
-    RDI_TRY(rd_weight_pack(engine->ctx, &row, "panel16", &plan->w));
+    if (strcmp(plan->layout, "row") != 0)
+        RDI_TRY(rd_weight_pack(engine->ctx, &row, plan->layout, &plan->w));
+    else
+        plan->w = row;
+    plan->w = rdi_here(engine, plan->w);
     if (plan->fp8)
-        plan->scale =
-            rd_tensor_2d(NULL, RD_DTYPE_F32, rdi_ceil_div(plan->n, 128), rdi_ceil_div(plan->k, 128));
+        plan->scale = rdi_here(
+            engine, rd_tensor_2d(NULL, RD_DTYPE_F32, rdi_ceil_div(plan->n, 128), rdi_ceil_div(plan->k, 128)));
     return RD_OK;
 }
 
-rd_status rdi_engine_linear_plan(rd_engine *engine, bool fp8, bool fp8_input, int64_t n, int64_t k,
+static bool same_linear(const rdi_linear_plan *plan, const rdi_linear_question *q) {
+    return plan->fp8 == q->fp8 && plan->fp8_input == q->fp8_input && plan->n == q->n && plan->k == q->k &&
+           plan->a_dtype == q->a_dtype && plan->c_dtype == q->c_dtype && plan->rows == q->rows;
+}
+
+rd_status rdi_engine_linear_plan(rd_engine *engine, const rdi_linear_question *q,
                                  const rdi_linear_plan **out) {
     for (int32_t i = 0; i < engine->linear_plan_count; i++) {
         *out = &engine->linear_plan[i];
-        if ((*out)->fp8 == fp8 && (*out)->fp8_input == fp8_input && (*out)->n == n && (*out)->k == k)
-            return RD_OK;
+        if (same_linear(*out, q)) return RD_OK;
     }
     if (engine->linear_plan_count == RDI_MAX_LINEAR_PLANS)
         return rdi_fail(RD_E_UNSUPPORTED, "engine: more than %d distinct linear shapes",
                         RDI_MAX_LINEAR_PLANS);
-    const rd_param params[] = {RD_INT("n", n),
-                               RD_INT("k", k),
-                               RD_WORD("a_dtype", fp8_input ? "fp8_e4m3" : ACT_WORD),
-                               RD_WORD("c_dtype", ACT_WORD),
-                               RD_WORD("layout", "panel16"),
+    rdi_linear_plan *fresh = &engine->linear_plan[engine->linear_plan_count];
+    *fresh = (rdi_linear_plan){.fp8 = q->fp8,
+                               .fp8_input = q->fp8_input,
+                               .a_dtype = q->a_dtype,
+                               .c_dtype = q->c_dtype,
+                               .n = q->n,
+                               .k = q->k,
+                               .rows = q->rows};
+    RDI_TRY(pick_layout(engine, q, fresh));
+    const rd_param params[] = {RD_INT("n", q->n),
+                               RD_INT("k", q->k),
+                               RD_WORD("a_dtype", q->fp8_input ? "fp8_e4m3" : rd_dtype_name(q->a_dtype)),
+                               RD_WORD("c_dtype", rd_dtype_name(q->c_dtype)),
+                               RD_WORD("layout", fresh->layout),
                                RD_INT("bias", 0),
                                RD_WORD("w_scale_dtype", "fp32")};
-    const int32_t count = (int32_t)RDI_COUNT(params) - (fp8 ? 0 : 1); // a bf16 weight has no scale
-    const char *op = !fp8 ? "gemm_bf16" : fp8_input ? "gemm_fp8block" : "gemm_fp8block_w8a16";
-    rdi_linear_plan *fresh = &engine->linear_plan[engine->linear_plan_count];
-    *fresh = (rdi_linear_plan){.fp8 = fp8, .fp8_input = fp8_input, .n = n, .k = k};
+    const int32_t count = (int32_t)RDI_COUNT(params) - (q->fp8 ? 0 : 1); // a bf16 weight has no scale
+    const char *op = !q->fp8 ? "gemm_bf16" : q->fp8_input ? "gemm_fp8block" : "gemm_fp8block_w8a16";
     RDI_TRY(describe_packed(engine, fresh));
-    RDI_TRY(rd_plan_create(engine->ctx, op, params, count, 1, engine->geometry.row_capacity, &fresh->plan));
+    RDI_TRY(rd_plan_create(engine->ctx, op, params, count, 1, q->rows, &fresh->plan));
     engine->linear_plan_count++;
     *out = fresh;
     return RD_OK;
@@ -125,11 +231,16 @@ static rd_status measure_linears(rd_engine *engine, int64_t *bytes) {
     const rdi_scratch *s = &engine->scratch;
     for (int32_t i = 0; i < engine->linear_plan_count; i++) {
         const rdi_linear_plan *plan = &engine->linear_plan[i];
-        rdi_linear linear = {
-            .n = plan->n, .k = plan->k, .w = plan->w, .scale = plan->scale, .plan = plan->plan};
+        rdi_linear linear = {.n = plan->n,
+                             .k = plan->k,
+                             .w = plan->w,
+                             .scale = plan->scale,
+                             .a_dtype = plan->a_dtype,
+                             .c_dtype = plan->c_dtype,
+                             .plan = plan->plan};
         linear.w.data = s->wide; // any pointer: a size query reads nothing
         if (plan->fp8) linear.scale.data = s->wide;
-        for (int32_t rows = 1; rows <= engine->geometry.row_capacity; rows++) {
+        for (int32_t rows = 1; rows <= plan->rows; rows++) {
             rd_gemm_args args =
                 rdi_linear_args(engine, &linear, plan->fp8_input, s->narrow, rows, s->wide, plan->n);
             size_t needed = 0;
@@ -154,8 +265,10 @@ static rd_status measure_attention(rd_engine *engine, rdi_plan_slot slot, int32_
     args.q_starts.data = starts;
     args.block_table.data = words + 2 * engine->geometry.max_sessions + 1;
     args.block_table.stride[0] = 0;
+    args.max_q_len = (int32_t)rdi_ceil_div(rows, seqs);
+    args.max_kv_len = engine->geometry.context_tokens;
     size_t needed = 0;
-    RDI_TRY(rd_attn_run(engine->plan[slot], &args, NULL, &needed, NULL));
+    RDI_TRY(rd_attn_run(engine->plan[slot], &args, NULL, &needed, engine->memory.stream));
     *bytes = rdi_max(*bytes, (int64_t)needed);
     return RD_OK;
 }
@@ -187,11 +300,13 @@ static rd_status measure_quants(rd_engine *engine, int64_t *bytes) {
         int64_t k = cases[i].slot == RDI_PLAN_QUANT_ATTN ? g->q_dim
                     : cases[i].up                        ? g->intermediate
                                                          : g->hidden;
-        rd_tensor x = rd_tensor_2d(s->wide, RD_DTYPE_F32, rows, k);
+        bool inside = cases[i].slot == RDI_PLAN_QUANT_ATTN || cases[i].up;
+        rd_tensor x = rdi_here(engine, rd_tensor_2d(s->wide, inside ? g->act_dtype : RD_DTYPE_F32, rows, k));
         rd_quant_args args = {.struct_size = sizeof args, .x = x, .q = x, .eps = 1e-5f};
         args.q.data = s->codes;
         args.q.dtype = RD_DTYPE_E4M3;
-        args.q_scale = rd_tensor_2d(s->code_scales, RD_DTYPE_F32, rows, rdi_ceil_div(k, 128));
+        args.q_scale =
+            rdi_here(engine, rd_tensor_2d(s->code_scales, RD_DTYPE_F32, rows, rdi_ceil_div(k, 128)));
         if (cases[i].up) args.up = x;
         if (cases[i].add) args.residual = x;
         if (cases[i].slot == RDI_PLAN_QUANT_NORM || cases[i].add) args.norm_weight = engine->final_norm;
@@ -213,10 +328,11 @@ rd_status rdi_engine_measure_workspace(rd_engine *engine, int64_t *bytes) {
     rdi_free(words);
     if (status != RD_OK) return status;
     const rd_sample_row row = {.temperature = 1.0f, .top_p = 1.0f};
-    rd_sample_args sample = {.struct_size = sizeof sample,
-                             .logits = rd_tensor_2d(engine->scratch.wide, RD_DTYPE_F32, 1, g->vocab),
-                             .rows = &row,
-                             .ids = rd_tensor_1d(engine->scratch.ids, RD_DTYPE_I32, 1)};
+    rd_sample_args sample = {
+        .struct_size = sizeof sample,
+        .logits = rdi_here(engine, rd_tensor_2d(engine->scratch.residual, RD_DTYPE_F32, 1, g->vocab)),
+        .rows = &row,
+        .ids = rdi_here(engine, rd_tensor_1d(engine->scratch.ids, RD_DTYPE_I32, 1))};
     size_t needed = 0;
     RDI_TRY(rd_sample_run(engine->plan[RDI_PLAN_SAMPLE], &sample, NULL, &needed, NULL));
     *bytes = rdi_max(*bytes, (int64_t)needed);

@@ -48,8 +48,18 @@ int64_t rd_session_tokens(const rd_session *session) {
 int64_t rd_session_room(const rd_session *session) {
     return session ? session->engine->geometry.context_tokens - session->tokens : 0;
 }
+// A card's logits come to the host when somebody looks; what fails there is told by the next call.
 const float *rd_session_logits(const rd_session *session) {
-    return session && session->has_logits ? session->logits : NULL;
+    if (!session || !session->has_logits) return NULL;
+    if (!session->engine->geometry.on_card) return session->logits;
+    rd_session *mine = &session->engine->session[session - session->engine->session];
+    const int64_t bytes = session->engine->geometry.vocab * (int64_t)sizeof(float);
+    pthread_mutex_lock(&mine->engine->lock);
+    if (!mine->host_fresh)
+        mine->host_fresh =
+            rdi_memory_read(&mine->engine->memory, mine->host_logits, mine->logits, bytes) == RD_OK;
+    pthread_mutex_unlock(&mine->engine->lock);
+    return mine->host_fresh ? mine->host_logits : NULL;
 }
 
 // A handle outlives rd_session_free until its engine goes: use after it is told, not run.
@@ -89,8 +99,10 @@ rd_status rdi_check_ids(const char *what, const rd_engine *engine, const int32_t
 
 // ---- batches -----------------------------------------------------------------------------------------------------------
 void rdi_batch_begin(rd_engine *engine, rdi_pass_class pass) {
+    engine->passes[pass]++;
     engine->batch.pass = pass;
     engine->batch.rows = engine->batch.seqs = engine->batch.first_out = 0;
+    engine->batch.longest = engine->batch.keys = 0;
     engine->batch.q_starts[0] = 0;
 }
 
@@ -106,6 +118,8 @@ void rdi_batch_append(rd_engine *engine, const rd_session *session, const int32_
     memcpy(batch->block_table + (int64_t)batch->seqs * engine->geometry.max_blocks, session->block_table,
            (size_t)session->blocks * sizeof(int32_t));
     batch->kv_lens[batch->seqs++] = session->tokens + count;
+    batch->longest = (int32_t)rdi_max(batch->longest, count);
+    batch->keys = (int32_t)rdi_max(batch->keys, session->tokens + count);
     batch->rows += count;
     batch->q_starts[batch->seqs] = batch->rows;
 }
@@ -124,10 +138,13 @@ static rd_status prefill_chunk(rd_session *session, const int32_t *ids, int32_t 
     pthread_mutex_lock(&engine->lock);
     rd_status status = rdi_session_hold(session, (int64_t)session->tokens + count);
     if (status == RD_OK) {
+        status = rdi_memory_settle(&engine->memory); // a card may still be reading the last chunk's batch
+    }
+    if (status == RD_OK) {
         rdi_batch_begin(engine, RDI_PASS_PREFILL);
         rdi_batch_append(engine, session, ids, count);
         engine->batch.first_out = last ? count - 1 : count;
-        session->has_logits = false; // from here on they may be half written
+        session->has_logits = session->host_fresh = false; // from here on they may be half written
         status = rdi_forward(engine);
     }
     if (status == RD_OK && last) status = rdi_forward_head(engine, count - 1, 1, session->logits);
@@ -169,5 +186,5 @@ rd_status rd_session_sync(rd_session *session, const int32_t *ids, int64_t count
         done += chunk;
     }
     if (progress) (void)progress(progress_state, "prefill", fresh, fresh); // nothing is left to stop
-    return RD_OK;
+    return rdi_memory_settle(&session->engine->memory); // a card's fault is this call's error
 }

@@ -42,14 +42,16 @@ static rd_status head_of_one(rd_engine *engine, const rd_step_item *item) {
     return RD_OK;
 }
 
-static void hand_out_row(const rd_engine *engine, const rd_step_item *items, int32_t row,
-                         const float *logits) {
+static rd_status hand_out_row(rd_engine *engine, const rd_step_item *items, int32_t row,
+                              const float *logits) {
     int32_t index = 0;
     while (row >= engine->batch.q_starts[index + 1]) index++;
     const rd_step_item *item = &items[index];
     const int64_t vocab = engine->geometry.vocab, at = row - engine->batch.q_starts[index];
-    if (item->logits) memcpy(item->logits + at * vocab, logits, (size_t)vocab * sizeof(float));
-    if (at + 1 == item->count) memcpy(item->session->logits, logits, (size_t)vocab * sizeof(float));
+    const int64_t bytes = vocab * (int64_t)sizeof(float);
+    if (item->logits) RDI_TRY(rdi_memory_read(&engine->memory, item->logits + at * vocab, logits, bytes));
+    if (at + 1 < item->count) return RD_OK;
+    return rdi_memory_move(&engine->memory, item->session->logits, logits, bytes);
 }
 
 static rd_status head_of_all(rd_engine *engine, const rd_step_item *items) {
@@ -58,21 +60,39 @@ static rd_status head_of_all(rd_engine *engine, const rd_step_item *items) {
         int32_t rows = (int32_t)rdi_min(g->logit_rows, engine->batch.rows - row);
         RDI_TRY(rdi_forward_head(engine, row, rows, engine->scratch.logits));
         for (int32_t i = 0; i < rows; i++)
-            hand_out_row(engine, items, row + i, engine->scratch.logits + (int64_t)i * g->vocab);
+            RDI_TRY(hand_out_row(engine, items, row + i, engine->scratch.logits + (int64_t)i * g->vocab));
     }
+    return RD_OK;
+}
+
+// On a card: a step of one token a session, of which there are few enough, is replayed as one graph.
+static rd_status run_step(rd_engine *engine, const rd_step_item *items, int32_t count) {
+    const rdi_batch *batch = &engine->batch;
+    if (!engine->geometry.on_card) {
+        RDI_TRY(rdi_forward(engine));
+        return count == 1 ? head_of_one(engine, items) : head_of_all(engine, items);
+    }
+    if (batch->longest > 1 || batch->rows > engine->geometry.logit_rows) {
+        RDI_TRY(rdi_forward(engine));
+        return count == 1 && !items[0].logits ? head_of_one(engine, items) : head_of_all(engine, items);
+    }
+    RDI_TRY(rdi_step_replay(engine));
+    for (int32_t row = 0; row < batch->rows; row++)
+        RDI_TRY(
+            hand_out_row(engine, items, row, engine->scratch.logits + (int64_t)row * engine->geometry.vocab));
     return RD_OK;
 }
 
 static rd_status run_items(rd_engine *engine, const rd_step_item *items, int32_t count) {
     RDI_TRY(hold_all(items, count));
+    RDI_TRY(rdi_memory_settle(&engine->memory)); // idle already when the last step's token was read
     rdi_batch_begin(engine, RDI_PASS_STEP);
     for (int32_t i = 0; i < count; i++) {
         rdi_batch_append(engine, items[i].session, items[i].ids, items[i].count);
-        items[i].session->has_logits = false;
+        items[i].session->has_logits = items[i].session->host_fresh = false;
     }
     if (count == 1 && !items[0].logits) engine->batch.first_out = engine->batch.rows - 1;
-    RDI_TRY(rdi_forward(engine));
-    RDI_TRY(count == 1 ? head_of_one(engine, items) : head_of_all(engine, items));
+    RDI_TRY(run_step(engine, items, count));
     for (int32_t i = 0; i < count; i++) {
         rd_session *session = items[i].session;
         memcpy(session->ids + session->tokens, items[i].ids, (size_t)items[i].count * sizeof(int32_t));

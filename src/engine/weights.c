@@ -10,6 +10,7 @@
 #include "base/par.h"
 
 #include <math.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -19,23 +20,31 @@ enum {
 }; // dequantised at a time: 2048 x 576 x 2 bytes = 2.25 MiB, an L2's worth a thread
 
 // ---- shapes --------------------------------------------------------------------------------------------------------
-static bool is_fp8(const rdi_weight *weight) {
+bool rdi_weight_is_fp8(const rdi_weight *weight) {
     return weight->type == RDI_W_E4M3 && weight->scale;
 }
 
 static bool can_fuse(const rdi_weight *const *weight, int32_t count) {
     for (int32_t i = 0; i < count; i++) {
-        if (is_fp8(weight[i]) != is_fp8(weight[0])) return false;
-        if (i + 1 < count && weight[i]->rows % (is_fp8(weight[0]) ? 128 : STRIP_ROWS)) return false;
+        if (rdi_weight_is_fp8(weight[i]) != rdi_weight_is_fp8(weight[0])) return false;
+        if (i + 1 < count && weight[i]->rows % (rdi_weight_is_fp8(weight[0]) ? 128 : STRIP_ROWS))
+            return false;
     }
     return true;
 }
 
-static rd_status bind_linear(rd_engine *engine, rdi_slab *slab, bool fp8, bool fp8_input,
+static rd_status bind_linear(rd_engine *engine, rdi_slab *slab, rdi_linear_question *question,
                              rdi_linear *linear) {
     const rdi_linear_plan *plan;
-    RDI_TRY(rdi_engine_linear_plan(engine, fp8, fp8_input, linear->n, linear->k, &plan));
+    const bool fp8 = question->fp8;
+    question->n = linear->n;
+    question->k = linear->k;
+    RDI_TRY(rdi_engine_linear_plan(engine, question, &plan));
     linear->plan = plan->plan;
+    linear->a_dtype = plan->a_dtype;
+    linear->c_dtype = plan->c_dtype;
+    linear->layout = plan->layout;
+    linear->left_alone = plan->left_alone;
     linear->w = plan->w;
     linear->scale = plan->scale;
     linear->w.data =
@@ -46,23 +55,28 @@ static rd_status bind_linear(rd_engine *engine, rdi_slab *slab, bool fp8, bool f
     return RD_OK;
 }
 
+// question: types of input and output, whether the input may be codes, most rows of a call.
 static rd_status bind_projection(rd_engine *engine, rdi_slab *slab, const rdi_weight *const *weight,
-                                 int32_t count, bool may_take_codes, rdi_projection *out) {
-    *out = (rdi_projection){.k = weight[0]->cols, .fp8_input = may_take_codes && engine->geometry.w8a8};
-    for (int32_t i = 0; i < count; i++) out->fp8_input = out->fp8_input && is_fp8(weight[i]);
+                                 int32_t count, rdi_linear_question question, rdi_projection *out) {
+    *out = (rdi_projection){.k = weight[0]->cols, .fp8_input = question.fp8_input && engine->geometry.w8a8};
+    for (int32_t i = 0; i < count; i++) out->fp8_input = out->fp8_input && rdi_weight_is_fp8(weight[i]);
     const bool fuse = can_fuse(weight, count);
     for (int32_t i = 0; i < count; i++) {
         if (i == 0 || !fuse) out->part[out->count++] = (rdi_linear){.k = out->k, .column = out->n};
         out->part[out->count - 1].n += weight[i]->rows;
         out->n += weight[i]->rows;
     }
-    for (int32_t i = 0; i < (fuse ? 1 : count); i++)
-        RDI_TRY(bind_linear(engine, slab, is_fp8(weight[i]), out->fp8_input, &out->part[i]));
+    question.fp8_input = out->fp8_input;
+    for (int32_t i = 0; i < (fuse ? 1 : count); i++) {
+        question.fp8 = rdi_weight_is_fp8(weight[i]);
+        RDI_TRY(bind_linear(engine, slab, &question, &out->part[i]));
+    }
     return RD_OK;
 }
 
-static rd_tensor take_f32(rdi_slab *slab, int64_t count) {
-    return rd_tensor_1d(rdi_slab_take(slab, count * (int64_t)sizeof(float)), RD_DTYPE_F32, count);
+static rd_tensor take_f32(const rd_engine *engine, rdi_slab *slab, int64_t count) {
+    void *place = rdi_slab_take(slab, count * (int64_t)sizeof(float));
+    return rdi_here(engine, rd_tensor_1d(place, RD_DTYPE_F32, count));
 }
 
 typedef struct layer_weights {
@@ -82,34 +96,45 @@ static rd_status bind_layer(rd_engine *engine, rdi_slab *slab, int32_t index) {
     const rdi_geometry *g = &engine->geometry;
     rdi_layer *layer = &engine->layer[index];
     const layer_weights w = weights_of(engine->model, index);
-    layer->attn_norm = take_f32(slab, g->hidden);
-    layer->mlp_norm = take_f32(slab, g->hidden);
+    layer->attn_norm = take_f32(engine, slab, g->hidden);
+    layer->mlp_norm = take_f32(engine, slab, g->hidden);
     if (rdi_model_get_config(engine->model)->qk_norm) {
-        layer->q_norm = take_f32(slab, g->head_dim);
-        layer->k_norm = take_f32(slab, g->head_dim);
+        layer->q_norm = take_f32(engine, slab, g->head_dim);
+        layer->k_norm = take_f32(engine, slab, g->head_dim);
     }
     if (g->kv_dtype == RD_DTYPE_E4M3) {
-        layer->k_scale = take_f32(slab, g->kv_heads);
-        layer->v_scale = take_f32(slab, g->kv_heads);
+        layer->k_scale = take_f32(engine, slab, g->kv_heads);
+        layer->v_scale = take_f32(engine, slab, g->kv_heads);
     }
-    RDI_TRY(bind_projection(engine, slab, w.qkv, 3, true, &layer->qkv));
-    RDI_TRY(bind_projection(engine, slab, w.o, 1, true, &layer->o));
-    RDI_TRY(bind_projection(engine, slab, w.gate_up, 2, true, &layer->gate_up));
-    return bind_projection(engine, slab, w.down, 1, true, &layer->down);
+    const rdi_linear_question inward = {
+        .fp8_input = true, .a_dtype = g->normed_dtype, .c_dtype = g->act_dtype, .rows = g->row_capacity};
+    const rdi_linear_question outward = {
+        .fp8_input = true, .a_dtype = g->act_dtype, .c_dtype = RD_DTYPE_F32, .rows = g->row_capacity};
+    RDI_TRY(bind_projection(engine, slab, w.qkv, 3, inward, &layer->qkv));
+    RDI_TRY(bind_projection(engine, slab, w.o, 1, outward, &layer->o));
+    RDI_TRY(bind_projection(engine, slab, w.gate_up, 2, inward, &layer->gate_up));
+    return bind_projection(engine, slab, w.down, 1, outward, &layer->down);
 }
 
 rd_status rdi_engine_bind_weights(rd_engine *engine, rdi_slab *slab) {
     const rdi_geometry *g = &engine->geometry;
     const rdi_weight *embed = rdi_model_weight(engine->model, RDI_EMBED);
+    // A plain float table stays in the mapped file on the CPU; a card gets a copy.
     engine->embed = rdi_weight_tensor(embed);
-    if (!engine->embed.data || engine->embed.dtype == RD_DTYPE_E4M3)
-        engine->embed = rd_tensor_2d(rdi_slab_take(slab, embed->rows * embed->cols * 2), RD_DTYPE_BF16,
-                                     embed->rows, embed->cols);
-    engine->final_norm = take_f32(slab, g->hidden);
+    const bool plain = engine->embed.data && engine->embed.dtype != RD_DTYPE_E4M3;
+    if (!plain || g->on_card) {
+        rd_dtype dtype = plain ? engine->embed.dtype : RD_DTYPE_BF16;
+        void *place = rdi_slab_take(slab, embed->rows * embed->cols * (int64_t)rd_dtype_bytes(dtype));
+        engine->embed = rdi_here(engine, rd_tensor_2d(place, dtype, embed->rows, embed->cols));
+    }
+    engine->final_norm = take_f32(engine, slab, g->hidden);
     for (int32_t i = 0; i < g->layers; i++) RDI_TRY(bind_layer(engine, slab, i));
     // The head stays W8A16 under W8A8 too: its input would be rounded right before the logits, and at one row nothing is won.
     const rdi_weight *head[] = {rdi_model_weight(engine->model, RDI_HEAD)};
-    return bind_projection(engine, slab, head, 1, false, &engine->head);
+    const rdi_linear_question question = {.a_dtype = g->normed_dtype,
+                                          .c_dtype = RD_DTYPE_F32,
+                                          .rows = g->on_card ? g->logit_rows : g->row_capacity};
+    return bind_projection(engine, slab, head, 1, question, &engine->head);
 }
 
 // ---- loading ---------------------------------------------------------------------------------------------------------
@@ -198,44 +223,66 @@ static void release_mapped(const rdi_weight *weight) {
     if (end > begin) (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
 
-static rd_tensor panels_from(const rd_tensor *packed, int64_t row, int64_t rows) {
-    rd_tensor part = *packed;
-    part.data = (unsigned char *)packed->data +
-                row / STRIP_ROWS * packed->stride[0] * (int64_t)rd_dtype_bytes(packed->dtype);
-    part.shape[0] = rdi_ceil_div(rows, STRIP_ROWS);
+// Rows [row, row + rows) of a packed weight: a run of memory in every layout, row a multiple of 16.
+static rd_tensor rows_from(const rdi_linear *linear, int64_t row, int64_t rows) {
+    const bool plain = !strcmp(linear->layout, "row");
+    const int64_t group = plain ? 1 : STRIP_ROWS;
+    rd_tensor part = linear->w;
+    part.data =
+        (unsigned char *)part.data + row / group * part.stride[0] * (int64_t)rd_dtype_bytes(part.dtype);
+    part.shape[0] = rdi_ceil_div(rows, group);
     return part;
 }
 
 static rd_status pack_rows(loader *load, const void *data, rd_dtype dtype, const rdi_weight *weight,
-                           int64_t rows, const rd_tensor *packed, int64_t at_row) {
+                           int64_t rows, const rdi_linear *linear, int64_t at_row) {
+    rdi_memory *memory = &load->engine->memory;
     rd_tensor row_major = rd_tensor_2d((void *)(uintptr_t)data, dtype, rows, weight->cols);
-    rd_tensor part = panels_from(packed, at_row, rows);
-    return rd_weight_pack(load->engine->ctx, &row_major, "panel16", &part);
+    rd_tensor part = rows_from(linear, at_row, rows);
+    void *place = part.data;
+    const int64_t bytes = part.shape[0] * part.stride[0] * (int64_t)rd_dtype_bytes(dtype);
+    part.data = rdi_memory_open(memory, place, bytes);
+    part.device = 0;
+    if (!part.data) return RD_E_NOMEM;
+    if (strcmp(linear->layout, "row") != 0)
+        RDI_TRY(rd_weight_pack(load->engine->ctx, &row_major, linear->layout, &part));
+    else
+        memcpy(part.data, data, (size_t)bytes);
+    return rdi_memory_commit(memory, place, bytes);
 }
 
-static rd_status load_matrix(loader *load, const rdi_weight *weight, const rd_tensor *packed,
+static rd_status load_matrix(loader *load, const rdi_weight *weight, const rdi_linear *linear,
                              int64_t at_row) {
     rd_tensor direct = rdi_weight_tensor(weight);
-    if (direct.data && direct.dtype == packed->dtype) {
-        RDI_TRY(run_strips(load, weight, 0, weight->rows, NULL));
-        return pack_rows(load, direct.data, direct.dtype, weight, weight->rows, packed, at_row);
-    }
-    for (int64_t row = 0; row < weight->rows; row += SLICE_ROWS) {
-        int64_t count = rdi_min(SLICE_ROWS, weight->rows - row);
-        RDI_TRY(run_strips(load, weight, row, count, load->slice));
-        RDI_TRY(pack_rows(load, load->slice, RD_DTYPE_BF16, weight, count, packed, at_row + row));
+    const bool as_stored = direct.data && direct.dtype == linear->w.dtype;
+    if (as_stored) RDI_TRY(run_strips(load, weight, 0, weight->rows, NULL));
+    // A card's rows pass through a stage of one slice.
+    const int64_t slice = as_stored && !load->engine->geometry.on_card ? weight->rows : SLICE_ROWS;
+    for (int64_t row = 0; row < weight->rows; row += slice) {
+        int64_t count = rdi_min(slice, weight->rows - row);
+        const void *data = load->slice;
+        if (as_stored)
+            data = (const unsigned char *)direct.data +
+                   row * direct.stride[0] * (int64_t)rd_dtype_bytes(direct.dtype);
+        else
+            RDI_TRY(run_strips(load, weight, row, count, load->slice));
+        RDI_TRY(pack_rows(load, data, linear->w.dtype, weight, count, linear, at_row + row));
     }
     return RD_OK;
 }
 
-static rd_status load_scales(const rdi_weight *weight, const rd_tensor *scale, int64_t at_row) {
-    float *out = (float *)scale->data + at_row / 128 * scale->stride[0];
+static rd_status load_scales(loader *load, const rdi_weight *weight, const rd_tensor *scale, int64_t at_row) {
+    float *place = (float *)scale->data + at_row / 128 * scale->stride[0];
+    const int64_t count = rdi_ceil_div(weight->rows, 128) * scale->shape[1],
+                  bytes = count * (int64_t)sizeof(float);
+    float *out = rdi_memory_open(&load->engine->memory, place, bytes);
+    if (!out) return RD_E_NOMEM;
     rdi_weight_scales_f32(weight, out);
-    for (int64_t i = 0; i < rdi_ceil_div(weight->rows, 128) * scale->shape[1]; i++)
+    for (int64_t i = 0; i < count; i++)
         if (!(out[i] >= 0.0f) || isinf(out[i]))
             return rdi_fail(RD_E_FORMAT, "%s: scale %lld is %g, needs a finite number >= 0", weight->name,
                             (long long)i, (double)out[i]);
-    return RD_OK;
+    return rdi_memory_commit(&load->engine->memory, place, bytes);
 }
 
 static rd_status load_projection(loader *load, const rdi_weight *const *weight, int32_t count,
@@ -245,8 +292,11 @@ static rd_status load_projection(loader *load, const rdi_weight *const *weight, 
         const bool fused = projection->count == 1;
         const rdi_linear *linear = &projection->part[fused ? 0 : i];
         if (!fused) at_row = 0;
-        RDI_TRY(load_matrix(load, weight[i], &linear->w, at_row));
-        if (linear->scale.data) RDI_TRY(load_scales(weight[i], &linear->scale, at_row));
+        RDI_TRY(load_matrix(load, weight[i], linear, at_row));
+        if (linear->scale.data) RDI_TRY(load_scales(load, weight[i], &linear->scale, at_row));
+        if (*linear->left_alone)
+            rdi_log_write(rdi_ctx_log(load->engine->ctx), RD_LOG_INFO, "%s stays row-major: %s",
+                          weight[i]->name, linear->left_alone);
         if (!keep_mapped) release_mapped(weight[i]);
         at_row += weight[i]->rows;
         load->done_bytes += weight[i]->rows * weight[i]->row_bytes;
@@ -257,32 +307,75 @@ static rd_status load_projection(loader *load, const rdi_weight *const *weight, 
     return RD_OK;
 }
 
-static rd_status load_vector(const rdi_weight *weight, const rd_tensor *out) {
-    float *value = out->data;
+static rd_status load_vector(loader *load, const rdi_weight *weight, const rd_tensor *out) {
+    const int64_t bytes = weight->cols * (int64_t)sizeof(float);
+    float *value = rdi_memory_open(&load->engine->memory, out->data, bytes);
+    if (!value) return RD_E_NOMEM;
     rdi_weight_rows_f32(weight, 0, 1, value);
     for (int64_t i = 0; i < weight->cols; i++)
         if (!isfinite(value[i]))
             return rdi_fail(RD_E_FORMAT, "%s: element %lld is %g, needs finite weights", weight->name,
                             (long long)i, (double)value[i]);
-    return RD_OK;
+    return rdi_memory_commit(&load->engine->memory, out->data, bytes);
+}
+
+static rd_status load_kv_scales(loader *load, int32_t index) {
+    rd_engine *engine = load->engine;
+    const rdi_layer *layer = &engine->layer[index];
+    const int32_t heads = engine->geometry.kv_heads;
+    float *scales = rdi_alloc(2 * (size_t)heads * sizeof *scales);
+    if (!scales) return RD_E_NOMEM;
+    rd_status status = rdi_engine_kv_scales(engine, index, scales, scales + heads);
+    float *const place[] = {layer->k_scale.data, layer->v_scale.data};
+    for (int i = 0; i < 2 && status == RD_OK; i++) {
+        const int64_t bytes = heads * (int64_t)sizeof *scales;
+        float *out = rdi_memory_open(&engine->memory, place[i], bytes);
+        if (out) memcpy(out, scales + i * heads, (size_t)bytes);
+        status = out ? rdi_memory_commit(&engine->memory, place[i], bytes) : RD_E_NOMEM;
+    }
+    rdi_free(scales);
+    return status;
 }
 
 static rd_status load_layer(loader *load, int32_t index) {
     rd_engine *engine = load->engine;
     const rdi_layer *layer = &engine->layer[index];
     const layer_weights w = weights_of(engine->model, index);
-    RDI_TRY(load_vector(rdi_model_layer_weight(engine->model, index, RDI_ATTN_NORM), &layer->attn_norm));
-    RDI_TRY(load_vector(rdi_model_layer_weight(engine->model, index, RDI_MLP_NORM), &layer->mlp_norm));
+    RDI_TRY(
+        load_vector(load, rdi_model_layer_weight(engine->model, index, RDI_ATTN_NORM), &layer->attn_norm));
+    RDI_TRY(load_vector(load, rdi_model_layer_weight(engine->model, index, RDI_MLP_NORM), &layer->mlp_norm));
     if (layer->q_norm.data) {
-        RDI_TRY(load_vector(rdi_model_layer_weight(engine->model, index, RDI_ATTN_Q_NORM), &layer->q_norm));
-        RDI_TRY(load_vector(rdi_model_layer_weight(engine->model, index, RDI_ATTN_K_NORM), &layer->k_norm));
+        RDI_TRY(
+            load_vector(load, rdi_model_layer_weight(engine->model, index, RDI_ATTN_Q_NORM), &layer->q_norm));
+        RDI_TRY(
+            load_vector(load, rdi_model_layer_weight(engine->model, index, RDI_ATTN_K_NORM), &layer->k_norm));
     }
-    if (layer->k_scale.data)
-        RDI_TRY(rdi_engine_kv_scales(engine, index, layer->k_scale.data, layer->v_scale.data));
+    if (layer->k_scale.data) RDI_TRY(load_kv_scales(load, index));
     RDI_TRY(load_projection(load, w.qkv, 3, false, &layer->qkv));
     RDI_TRY(load_projection(load, w.o, 1, false, &layer->o));
     RDI_TRY(load_projection(load, w.gate_up, 2, false, &layer->gate_up));
     return load_projection(load, w.down, 1, false, &layer->down);
+}
+
+static rd_status load_embed(loader *load, const rdi_weight *weight, bool mapped) {
+    rd_engine *engine = load->engine;
+    if (mapped) return run_strips(load, weight, 0, weight->rows, NULL);
+    const rd_tensor stored = rdi_weight_tensor(weight), *table = &engine->embed;
+    const bool as_stored = stored.data && stored.dtype == table->dtype;
+    if (as_stored) RDI_TRY(run_strips(load, weight, 0, weight->rows, NULL));
+    const int64_t row_bytes = weight->cols * (int64_t)rd_dtype_bytes(table->dtype);
+    for (int64_t row = 0; row < weight->rows; row += SLICE_ROWS) {
+        const int64_t count = rdi_min(SLICE_ROWS, weight->rows - row);
+        void *place = (unsigned char *)table->data + row * row_bytes;
+        void *out = rdi_memory_open(&engine->memory, place, count * row_bytes);
+        if (!out) return RD_E_NOMEM;
+        if (as_stored)
+            memcpy(out, (const unsigned char *)stored.data + row * row_bytes, (size_t)(count * row_bytes));
+        else
+            RDI_TRY(run_strips(load, weight, row, count, out));
+        RDI_TRY(rdi_memory_commit(&engine->memory, place, count * row_bytes));
+    }
+    return RD_OK;
 }
 
 static rd_status load_all(loader *load) {
@@ -291,9 +384,8 @@ static rd_status load_all(loader *load) {
     const rdi_weight *head[] = {rdi_model_weight(engine->model, RDI_HEAD)};
     const bool mapped_embed = rdi_weight_tensor(embed).data == engine->embed.data;
     const bool tied = head[0]->data == embed->data; // then the head's packing scans the table
-    if (!mapped_embed || !tied)
-        RDI_TRY(run_strips(load, embed, 0, embed->rows, mapped_embed ? NULL : engine->embed.data));
-    RDI_TRY(load_vector(rdi_model_weight(engine->model, RDI_FINAL_NORM), &engine->final_norm));
+    if (!mapped_embed || !tied) RDI_TRY(load_embed(load, embed, mapped_embed));
+    RDI_TRY(load_vector(load, rdi_model_weight(engine->model, RDI_FINAL_NORM), &engine->final_norm));
     for (int32_t i = 0; i < engine->geometry.layers; i++) RDI_TRY(load_layer(load, i));
     return load_projection(load, head, 1, mapped_embed && tied, &engine->head);
 }

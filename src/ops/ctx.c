@@ -77,6 +77,9 @@ int32_t rd_ctx_threads(const rd_ctx *ctx) {
 rdi_par *rdi_ctx_par(const rd_ctx *ctx) {
     return ctx->par;
 }
+const rdi_log *rdi_ctx_log(const rd_ctx *ctx) {
+    return &ctx->log;
+}
 
 void rdi_ctx_decide(rdi_table table, const rd_device *device, const rdi_query *query, rdi_verdicts *out) {
     const rdi_answer *layout = rdi_query_find(query, "layout");

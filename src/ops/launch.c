@@ -34,6 +34,7 @@ static rd_status launch_on_card(const rd_plan *plan, const rdi_row *row, const v
     const rdi_loaded *loaded = rdi_plan_loaded(plan, row);
     rdi_launch launches[RDI_MAX_LAUNCHES];
     int32_t count = row->geometry(args, ws, &device->info, launches);
+    if (count < 1) return RD_E_INVALID; // the geometry has said what does not fit
     for (int32_t i = 0; i < count; i++) RDI_TRY(rdi_card_launch(device->card, loaded, &launches[i], stream));
     return RD_OK;
 }

@@ -40,7 +40,7 @@ typedef struct rdi_launch {
 } rdi_launch;
 
 // args: the family's args struct, pointers of the device. Returns how many launches of `out` are filled, 1 to
-// RDI_MAX_LAUNCHES, in stream order.
+// RDI_MAX_LAUNCHES, in stream order; 0, with the error text set, when an operand's strides or place do not fit.
 typedef int32_t (*rdi_geometry_fn)(const void *args, void *ws, const rd_device_info *device, rdi_launch *out);
 
 // One launch: `args` is copied.

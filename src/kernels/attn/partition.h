@@ -5,7 +5,7 @@
 #ifndef RDI_ATTN_PARTITION_H
 #define RDI_ATTN_PARTITION_H
 
-#include <stdint.h>
+#include "base/gpu_args.h" // fixed-width integers, also on cards
 
 enum { RDI_ATTN_CHUNK_MIN = 256, RDI_ATTN_CHUNK_MAX = 2048 };
 

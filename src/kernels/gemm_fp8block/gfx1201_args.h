@@ -27,7 +27,8 @@ typedef struct rdk_gemm_gfx1201_args {
     int32_t c_type;
     int32_t
         aligned; // 1: rows of a and w start on dwords and lie within 4 GiB: whole k steps take 16-byte loads
-    int32_t c_aligned; // 1: every row of c starts on four elements: a lane stores four at once
+    int32_t
+        c_aligned; // 1: every row of c starts on four elements, a group of rows within 4 GiB: four go at once
 } rdk_gemm_gfx1201_args;
 
 #endif // RDK_GEMM_GFX1201_ARGS_H

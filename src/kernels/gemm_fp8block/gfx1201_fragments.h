@@ -37,12 +37,9 @@ RDK_INLINE int least(int a, int b) {
     return a < b ? a : b;
 }
 
-// The same offset, as a value that the compiler cannot move out of a loop: an address of a uniform base and a 32-bit offset
-// is then one instruction's operands, where a hoisted 64-bit offset costs two additions a load.
-RDK_INLINE uint fresh(uint offset) {
-    __asm__ volatile("" : "+v"(offset));
-    return offset;
-}
+// Makes an offset a value that the compiler cannot move out of a loop: an address of a uniform base and a 32-bit offset is
+// then one instruction's operands, where a hoisted 64-bit offset costs two additions a load.
+#define RENEW(offset_) __asm__ volatile("" : "+v"(offset_))
 
 RDK_INLINE v4i load16(global const char *base, uint offset_bytes) {
     return *(global const v4i *)(base + offset_bytes);
@@ -108,41 +105,52 @@ RDK_INLINE float weight_scale(global const char *at, int e8m0) {
     return as_float(code == 0 ? 0x00400000u : code == 255 ? 0x7fc00000u : code << 23);
 }
 
-// Nearest, ties to even; NaN stays NaN.
-RDK_INLINE ushort bf16_of(float value) {
-    uint bits = as_uint(value);
-    if ((bits & 0x7fffffffu) > 0x7f800000u) return (ushort)(bits >> 16 | 0x40u);
-    return (ushort)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
-}
-RDK_INLINE ushort short_of(float value, int c_type) {
-    return c_type == RDK_GEMM_BF16 ? bf16_of(value) : as_ushort((half)value);
+// Nearest, ties to even, in the upper half; NaN stays NaN.
+RDK_INLINE uint bf16_high(float value) {
+    const uint bits = as_uint(value), rounded = bits + 0x7fffu + (bits >> 16 & 1u);
+    return value != value ? bits | 0x400000u : rounded;
 }
 
-// C[row][n .. n+3] = sum + bias: one rounding to the type of C. Elements past N are left alone.
-RDK_INLINE void store_four(const rdk_gemm_gfx1201_args *g, int row, int n, v4f sum) {
-    if (row >= g->m || n >= g->n) return;
-    int count = g->n - n < 4 ? g->n - n : 4;
+RDK_INLINE uint pair_of(float low, float high, int c_type) {
+    if (c_type == RDK_GEMM_BF16) return __builtin_amdgcn_perm(bf16_high(high), bf16_high(low), 0x07060302u);
+    return (uint)as_ushort((half)low) | (uint)as_ushort((half)high) << 16;
+}
+
+RDK_INLINE v4f plus_bias(const rdk_gemm_gfx1201_args *g, int n, int count, v4f sum) {
     if (g->bias_type == RDK_GEMM_F32)
-        for (int i = 0; i < 4; i++) sum[i] += i < count ? ((global const float *)g->bias)[n + i] : 0.0f;
+        EACH (i, 4) sum[i] += i < count ? ((global const float *)g->bias)[n + i] : 0.0f;
     else if (g->bias_type == RDK_GEMM_BF16)
-        for (int i = 0; i < 4; i++)
+        EACH (i, 4)
             sum[i] += i < count ? as_float((uint)((global const ushort *)g->bias)[n + i] << 16) : 0.0f;
-    long at = (long)row * g->c_stride + n;
-    if (g->c_type == RDK_GEMM_F32) {
-        global float *to = (global float *)g->c + at;
-        if (g->c_aligned && count == 4)
-            *(global v4f *)to = sum;
+    return sum;
+}
+
+// C[m0 + row][n .. n+3] = sum + bias, one rounding to the type of C; elements past M or N are left alone. m0 is the group's.
+// inside, the same for the group: its columns all exist and rows of C start on four elements, so the four go at once.
+RDK_INLINE void store_four(const rdk_gemm_gfx1201_args *g, int m0, int row, int n, int inside, v4f sum) {
+    const int elem_bytes = g->c_type == RDK_GEMM_F32 ? 4 : 2;
+    if (m0 + row >= g->m || n >= g->n) return;
+    if (inside) {
+        sum = plus_bias(g, n, 4, sum);
+        global char *to = g->c + m0 * g->c_stride * elem_bytes;
+        const uint at = ((uint)row * (uint)g->c_stride + (uint)n) * (uint)elem_bytes;
+        if (g->c_type == RDK_GEMM_F32)
+            *(global v4f *)(to + at) = sum;
         else
-            for (int i = 0; i < count; i++) to[i] = sum[i];
+            *(global v2i *)(to + at) =
+                (v2i)((int)pair_of(sum.x, sum.y, g->c_type), (int)pair_of(sum.z, sum.w, g->c_type));
         return;
     }
-    global ushort *to = (global ushort *)g->c + at;
-    v4us codes;
-    for (int i = 0; i < 4; i++) codes[i] = short_of(sum[i], g->c_type);
-    if (g->c_aligned && count == 4)
-        *(global v4us *)to = codes;
-    else
-        for (int i = 0; i < count; i++) to[i] = codes[i];
+    const int count = least(g->n - n, 4);
+    sum = plus_bias(g, n, count, sum);
+    global char *to = g->c + ((m0 + row) * g->c_stride + n) * elem_bytes;
+    EACH (i, 4) {
+        if (i >= count) break;
+        if (g->c_type == RDK_GEMM_F32)
+            ((global float *)to)[i] = sum[i];
+        else
+            ((global ushort *)to)[i] = (ushort)pair_of(sum[i], 0.0f, g->c_type);
+    }
 }
 
 #endif // RDK_GEMM_GFX1201_FRAGMENTS_H

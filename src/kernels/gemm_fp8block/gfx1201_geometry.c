@@ -38,7 +38,8 @@ rdk_gemm_gfx1201_args rdi_gemm_gfx1201_args(const rdi_gemm_args *a) {
         .bias_type = a->bias ? type_code(a->bias_dtype) : RDK_GEMM_NONE,
         .c_type = type_code(a->c_dtype),
         .aligned = w_on_dwords && rows_on_dwords(a->a, a->m > 1 ? a_stride : 0),
-        .c_aligned = (uintptr_t)a->c % (4 * rd_dtype_bytes(a->c_dtype)) == 0 && a->c_stride % 4 == 0,
+        .c_aligned = (uintptr_t)a->c % (4 * rd_dtype_bytes(a->c_dtype)) == 0 && a->c_stride % 4 == 0 &&
+                     a->c_stride < UINT32_MAX / (128 * 4),
     };
 }
 

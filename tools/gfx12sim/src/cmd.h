@@ -35,7 +35,10 @@ typedef struct gs_cmd_launch {
 } gs_cmd_launch;
 bool gs_cmd_launch_parse(gs_cmd_launch *c, int argc, char **argv); // prints its complaint
 void gs_cmd_launch_free(gs_cmd_launch *c);
-void gs_cmd_print_stats(FILE *out, const gs_stats *stats, bool json);
+// by_stall: blocking waits attributed to the class of the instruction that they waited for; null: not known.
+void gs_cmd_print_stats(FILE *out, const gs_stats *stats, const uint64_t *by_stall, bool json);
+void gs_cmd_print_text(FILE *out, const char *text);            // as a JSON string
+int gs_cmd_report(FILE *out, const gs_error *error, bool json); // returns the exit code
 const char *const *gs_covered(size_t *count); // mnemonics that the instruction tests execute, sorted
 
 #endif

@@ -4,15 +4,46 @@
 #include <string.h>
 #include "cmd.h"
 
-int gs_cmd_disasm(int argc, char **argv) {
-    gs_mem *mem;
-    if (argc != 1 || gs_mem_create(&mem)) {
-        fprintf(stderr, "gfx12sim: disasm needs one file\n");
-        return 2;
+void gs_cmd_print_text(FILE *out, const char *text) {
+    putc('"', out);
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c == '"' || c == '\\')
+            fprintf(out, "\\%c", c);
+        else if (c < 32 || c > 126) // names come from files
+            fprintf(out, "\\u%04x", c);
+        else
+            putc(c, out);
     }
-    gs_module *m = gs_open_module(mem, argv[0]);
-    for (size_t i = 0; m && i < gs_module_kernel_count(m); i++) {
-        const gs_kernel_info *k = gs_kernel_describe(gs_module_kernel_at(m, i));
+    putc('"', out);
+}
+
+int gs_cmd_report(FILE *out, const gs_error *e, bool json) {
+    char text[2048];
+    if (!json) {
+        gs_error_format(e, text, sizeof text);
+        fputs(text, stderr);
+    } else {
+        fprintf(out, "{\"status\": \"%s\", \"check\": \"%s\", \"message\": ", gs_status_name(e->status),
+                gs_check_name(e->check));
+        gs_cmd_print_text(out, e->message);
+        if (e->status == GS_E_CHECK) {
+            fprintf(out, ", \"kernel\": ");
+            gs_cmd_print_text(out, e->kernel);
+            fprintf(out,
+                    ", \"group\": [%u, %u, %u], \"wave\": %u, \"lane\": %d, \"address\": %llu, \"pc\": %llu, "
+                    "\"line\": ",
+                    e->group[0], e->group[1], e->group[2], e->wave, e->lane, (unsigned long long)e->address,
+                    (unsigned long long)e->pc);
+            gs_cmd_print_text(out, e->line);
+        }
+        fprintf(out, "}\n");
+    }
+    return e->status == GS_E_CHECK ? 1 : 2;
+}
+
+static void print_kernel(const gs_kernel_info *k, bool json, bool last) {
+    if (!json) {
         printf("kernel %s: %u VGPRs, %u SGPRs, %u B LDS, %u B scratch a lane, %u B kernarg, spills %u VGPRs "
                "%u SGPRs\n",
                k->name, k->vgprs, k->sgprs, k->lds_bytes, k->scratch_bytes, k->kernarg_bytes, k->vgpr_spills,
@@ -20,13 +51,54 @@ int gs_cmd_disasm(int argc, char **argv) {
         for (size_t a = 0; a < k->arg_count; a++)
             printf("  arg %2zu offset %3u bytes %3u %s %s\n", a, k->args[a].offset_bytes,
                    k->args[a].size_bytes, k->args[a].value_kind, k->args[a].name);
+        return;
     }
-    for (size_t i = 0; m && i < gs_module_line_count(m); i++) {
+    printf("  {\"name\": ");
+    gs_cmd_print_text(stdout, k->name);
+    printf(", \"vgprs\": %u, \"sgprs\": %u, \"lds_bytes\": %u, \"scratch_bytes\": %u, \"kernarg_bytes\": %u, "
+           "\"vgpr_spills\": %u, \"sgpr_spills\": %u, \"args\": [",
+           k->vgprs, k->sgprs, k->lds_bytes, k->scratch_bytes, k->kernarg_bytes, k->vgpr_spills,
+           k->sgpr_spills);
+    for (size_t a = 0; a < k->arg_count; a++) {
+        printf("%s{\"offset\": %u, \"bytes\": %u, \"kind\": ", a ? ", " : "", k->args[a].offset_bytes,
+               k->args[a].size_bytes);
+        gs_cmd_print_text(stdout, k->args[a].value_kind);
+        printf("}");
+    }
+    printf("]}%s\n", last ? "" : ",");
+}
+
+static void print_line(const gs_line *line, bool json, bool last) {
+    if (!json) {
+        if (line->symbol) printf("\n%s:\n", line->symbol);
+        printf("%08llx  %s%s\n", (unsigned long long)line->va, line->text,
+               line->mnemonic[0] ? "" : "   ; not simulated");
+        return;
+    }
+    printf("  {\"va\": %llu, \"simulated\": %s, \"text\": ", (unsigned long long)line->va,
+           line->mnemonic[0] ? "true" : "false");
+    gs_cmd_print_text(stdout, line->text);
+    printf("}%s\n", last ? "" : ",");
+}
+
+int gs_cmd_disasm(int argc, char **argv) {
+    bool json = argc == 2 && strcmp(argv[1], "--json") == 0;
+    gs_mem *mem;
+    if ((argc != 1 && !json) || gs_mem_create(&mem)) {
+        fprintf(stderr, "gfx12sim: disasm needs one file, and may have --json after it\n");
+        return 2;
+    }
+    gs_module *m = gs_open_module(mem, argv[0]);
+    size_t kernels = m ? gs_module_kernel_count(m) : 0, lines = m ? gs_module_line_count(m) : 0;
+    if (m && json) printf("{\"kernels\": [\n");
+    for (size_t i = 0; i < kernels; i++)
+        print_kernel(gs_kernel_describe(gs_module_kernel_at(m, i)), json, i + 1 == kernels);
+    if (m && json) printf("], \"lines\": [\n");
+    for (size_t i = 0; i < lines; i++) {
         gs_line line = gs_module_line(m, i);
-        if (line.symbol) printf("\n%s:\n", line.symbol);
-        printf("%08llx  %s%s\n", (unsigned long long)line.va, line.text,
-               line.mnemonic[0] ? "" : "   ; not simulated");
+        print_line(&line, json, i + 1 == lines);
     }
+    if (m && json) printf("]}\n");
     gs_module_free(m);
     gs_mem_destroy(mem);
     return m ? 0 : 2;
@@ -60,7 +132,7 @@ int gs_cmd_coverage(int argc, char **argv) {
     return untested ? 1 : 0;
 }
 
-void gs_cmd_print_stats(FILE *out, const gs_stats *s, bool json) {
+void gs_cmd_print_stats(FILE *out, const gs_stats *s, const uint64_t *by_stall, bool json) {
     struct {
         const char *name;
         uint64_t value;
@@ -97,6 +169,12 @@ void gs_cmd_print_stats(FILE *out, const gs_stats *s, bool json) {
         snprintf(name, sizeof name, "wait_%s_blocking", gs_counter_name((gs_counter)c));
         fprintf(out, pattern, separator, name, (unsigned long long)s->blocking_waits[c]);
     }
-    fprintf(out, json ? ",\n  \"host_seconds\": %.6f\n}\n" : "\nhost_seconds                 %.6f\n",
-            s->seconds);
+    static const gs_class sources[] = {GS_CLASS_SMEM,   GS_CLASS_VMEM_LOAD, GS_CLASS_VMEM_STORE,
+                                       GS_CLASS_ATOMIC, GS_CLASS_SCRATCH,   GS_CLASS_LDS};
+    for (size_t i = 0; by_stall && i < sizeof sources / sizeof *sources; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "stalls_on_%s", gs_class_name(sources[i]));
+        fprintf(out, pattern, separator, name, (unsigned long long)by_stall[sources[i]]);
+    }
+    fprintf(out, json ? ",\n  \"host_seconds\": %.6f" : "\nhost_seconds                 %.6f\n", s->seconds);
 }

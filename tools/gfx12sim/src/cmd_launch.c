@@ -98,6 +98,27 @@ static bool add_buffer(gs_cmd_launch *c, char *text, u64 *address) {
     return true;
 }
 
+// A number of one of the types; 16-bit and 8-bit floats other than f16 only come in buffers.
+static bool scalar_bits(const char *type, const char *text, u64 *value) {
+    char *end;
+    double d = strtod(text, &end);
+    float f = (float)d;
+    if (end == text || *end || strcmp(type, "bf16") == 0 || strcmp(type, "fp8") == 0) return false;
+    *value = 0;
+    if (strcmp(type, "f32") == 0)
+        memcpy(value, &f, 4);
+    else if (strcmp(type, "f64") == 0)
+        memcpy(value, &d, 8);
+    else if (strcmp(type, "f16") == 0)
+        *value = gs_f32_to_f16_scalar(f);
+    else {
+        errno = 0;
+        *value = *text == '-' ? (u64)strtoll(text, &end, 0) : strtoull(text, &end, 0);
+        return end != text && !*end && !errno;
+    }
+    return true;
+}
+
 static bool add_argument(gs_cmd_launch *c, size_t index, char *text, u32 *lds_next) {
     const gs_kernel_info *info = gs_kernel_describe(c->launch.kernel);
     if (index >= info->explicit_arg_count) return complain("the kernel takes no argument for", text);
@@ -117,16 +138,7 @@ static bool add_argument(gs_cmd_launch *c, size_t index, char *text, u32 *lds_ne
         snprintf(type, sizeof type, "%.*s", (int)(colon - text), text);
         bytes = type_bytes(type);
         if (!bytes) return complain("unknown type of argument", text);
-        float f = strtof(colon + 1, NULL);
-        double d = strtod(colon + 1, NULL);
-        if (strcmp(type, "f32") == 0)
-            memcpy(&value, &f, 4);
-        else if (strcmp(type, "f64") == 0)
-            memcpy(&value, &d, 8);
-        else if (strcmp(type, "f16") == 0)
-            value = gs_f32_to_f16_scalar(f);
-        else
-            value = (u64)strtoll(colon + 1, NULL, 0);
+        if (!scalar_bits(type, colon + 1, &value)) return complain("not a value of its type:", text);
     }
     if (bytes != a->size_bytes) {
         fprintf(stderr, "gfx12sim: argument %zu (%s) has %u bytes, '%s' gives %zu\n", index, a->name,
@@ -161,17 +173,39 @@ static bool parse_checks(const char *text, u32 *checks) {
     return true;
 }
 
+static bool number(const char *text, u64 *value) {
+    char *end;
+    errno = 0;
+    *value = strtoull(text, &end, 0);
+    return *text != '-' && end != text && !*end && !errno;
+}
+
 static bool parse_option(gs_cmd_launch *c, const char *name, char *value) {
     gs_launch *l = &c->launch;
     if (strcmp(name, "--grid") == 0) return three(value, l->grid) || complain("bad --grid", value);
     if (strcmp(name, "--block") == 0) return three(value, l->block) || complain("bad --block", value);
     if (strcmp(name, "--checks") == 0) return parse_checks(value, &l->checks);
-    if (strcmp(name, "--schedule-seed") == 0) return l->schedule_seed = strtoull(value, NULL, 0), true;
-    if (strcmp(name, "--threads") == 0) return l->threads = (u32)strtoul(value, NULL, 0), true;
-    if (strcmp(name, "--max-steps") == 0) return l->max_wave_steps = strtoull(value, NULL, 0), true;
-    if (strcmp(name, "--lds") == 0) return l->dynamic_lds_bytes = (u32)strtoul(value, NULL, 0), true;
-    if (strcmp(name, "--group") == 0) return l->trace_group = (u32)strtoul(value, NULL, 0), true;
-    if (strcmp(name, "--wave") == 0) return l->trace_wave = (u32)strtoul(value, NULL, 0), true;
+    const struct {
+        const char *name;
+        u64 *wide;
+        u32 *narrow;
+    } numbers[] = {{"--schedule-seed", &l->schedule_seed, NULL},
+                   {"--max-steps", &l->max_wave_steps, NULL},
+                   {"--threads", NULL, &l->threads},
+                   {"--lds", NULL, &l->dynamic_lds_bytes},
+                   {"--group", NULL, &l->trace_group},
+                   {"--wave", NULL, &l->trace_wave}};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        u64 v;
+        if (strcmp(name, numbers[i].name) != 0) continue;
+        if (!number(value, &v) || (numbers[i].narrow && v > UINT32_MAX))
+            return complain("needs a number:", value);
+        if (numbers[i].wide)
+            *numbers[i].wide = v;
+        else
+            *numbers[i].narrow = (u32)v;
+        return true;
+    }
     return complain("unknown option", name);
 }
 
@@ -236,28 +270,43 @@ void gs_cmd_launch_free(gs_cmd_launch *c) {
     free(c->kernarg);
 }
 
-static int report(const gs_error *error) {
-    char text[2048];
-    gs_error_format(error, text, sizeof text);
-    fputs(text, stderr);
-    return error->status == GS_E_CHECK ? 1 : 2;
+static bool write_output(const gs_cmd_buffer *b) {
+    FILE *f = fopen(b->write_to, "wb");
+    bool ok = f && fwrite(b->base, 1, b->bytes, f) == b->bytes;
+    if (f && fclose(f)) ok = false;
+    return ok || complain("cannot write", b->write_to);
+}
+
+static void print_values(const gs_cmd_buffer *b, bool json) {
+    for (size_t k = 0; k < b->bytes / type_bytes(b->type) && k < 8; k++) {
+        double v = value_at(b, k);
+        if (json)
+            printf(isfinite(v) ? "%s%.9g" : "%snull", k ? ", " : "", v);
+        else
+            printf(" %.9g", v);
+    }
 }
 
 static bool print_outputs(const gs_cmd_launch *c) {
+    bool first = true;
+    if (c->json) printf("{\"status\": \"ok\", \"buffers\": [");
     for (size_t i = 0; i < c->buffer_count; i++) {
         const gs_cmd_buffer *b = &c->buffers[i];
         if (!b->output) continue;
-        if (b->write_to) {
-            FILE *f = fopen(b->write_to, "wb");
-            bool ok = f && fwrite(b->base, 1, b->bytes, f) == b->bytes;
-            if (f && fclose(f)) ok = false;
-            if (!ok) return complain("cannot write", b->write_to);
-            continue;
+        if (b->write_to && !write_output(b)) return false;
+        if (c->json) {
+            printf("%s{\"buffer\": %zu, \"type\": \"%s\", \"bytes\": %zu, \"first\": [", first ? "" : ", ", i,
+                   b->type, b->bytes);
+            print_values(b, true);
+            printf("]}");
+        } else if (!b->write_to) {
+            printf("buffer %zu (%s, %zu bytes):", i, b->type, b->bytes);
+            print_values(b, false);
+            printf("\n");
         }
-        printf("buffer %zu (%s, %zu bytes):", i, b->type, b->bytes);
-        for (size_t k = 0; k < b->bytes / type_bytes(b->type) && k < 8; k++) printf(" %.9g", value_at(b, k));
-        printf("\n");
+        first = false;
     }
+    if (c->json) printf("]}\n");
     return true;
 }
 
@@ -265,34 +314,75 @@ int gs_cmd_run(int argc, char **argv) {
     gs_cmd_launch c;
     gs_error error;
     int code = 2;
-    if (gs_cmd_launch_parse(&c, argc, argv))
-        code = gs_launch_run(c.mem, &c.launch, &error) ? report(&error) : print_outputs(&c) ? 0 : 2;
+    if (gs_cmd_launch_parse(&c, argc, argv)) {
+        gs_status status = gs_launch_run(c.mem, &c.launch, &error);
+        code = status ? gs_cmd_report(stdout, &error, c.json) : print_outputs(&c) ? 0 : 2;
+    }
     gs_cmd_launch_free(&c);
     return code;
+}
+
+static gs_class class_of(const char *mnemonic) {
+    for (size_t i = 0; i < gs_row_count(); i++)
+        if (strcmp(gs_row_mnemonic(i), mnemonic) == 0) return gs_row_class(i);
+    return GS_CLASS_HINT;
+}
+
+// Waits that blocked, counted at the instructions that they blocked on.
+static void sum_stalls(const gs_module *m, const gs_line_stats *lines, uint64_t *by_class) {
+    for (size_t i = 0; i < gs_module_line_count(m); i++)
+        if (lines[i].blocking) by_class[class_of(gs_module_line(m, i).mnemonic)] += lines[i].blocking;
+}
+
+static void print_lines(const gs_module *m, const gs_line_stats *lines, bool json) {
+    if (!json)
+        printf("%12s %10s %10s %10s  line\n", "hits", "blocking", "lds_extra", "lines128");
+    else
+        printf(",\n  \"lines\": [");
+    bool first = true;
+    for (size_t i = 0; i < gs_module_line_count(m); i++) {
+        const gs_line_stats *l = &lines[i];
+        if (!l->hits) continue;
+        gs_line line = gs_module_line(m, i);
+        if (!json)
+            printf("%12llu %10llu %10llu %10llu  %s\n", (unsigned long long)l->hits,
+                   (unsigned long long)l->blocking, (unsigned long long)l->lds_conflict_cycles,
+                   (unsigned long long)l->lines_touched, line.text);
+        else {
+            printf(
+                "%s\n    {\"va\": %llu, \"hits\": %llu, \"blocking\": %llu, \"lds_conflict_cycles\": %llu, "
+                "\"lines_128\": %llu, \"text\": ",
+                first ? "" : ",", (unsigned long long)line.va, (unsigned long long)l->hits,
+                (unsigned long long)l->blocking, (unsigned long long)l->lds_conflict_cycles,
+                (unsigned long long)l->lines_touched);
+            gs_cmd_print_text(stdout, line.text);
+            printf("}");
+        }
+        first = false;
+    }
+    if (json) printf("]");
 }
 
 int gs_cmd_stats(int argc, char **argv) {
     gs_cmd_launch c;
     gs_error error;
     gs_stats stats = {0};
+    uint64_t by_stall[GS_CLASS_COUNT] = {0};
     int code = 2;
     bool by_line = false;
     for (int i = 0; i < argc; i++) by_line |= strcmp(argv[i], "--lines") == 0;
     if (gs_cmd_launch_parse(&c, argc, argv)) {
-        size_t count = gs_module_line_count(c.module);
-        gs_line_stats *lines = calloc(count, sizeof *lines);
+        gs_line_stats *lines = calloc(gs_module_line_count(c.module) + 1, sizeof *lines);
         c.launch.stats = &stats;
         c.launch.lines = lines;
-        code = gs_launch_run(c.mem, &c.launch, &error) ? report(&error) : 0;
-        gs_cmd_print_stats(stdout, &stats, c.json);
-        if (by_line && lines) {
-            printf("%12s %10s %10s %10s  line\n", "hits", "blocking", "lds_extra", "lines128");
-            for (size_t i = 0; i < count; i++)
-                if (lines[i].hits)
-                    printf("%12llu %10llu %10llu %10llu  %s\n", (unsigned long long)lines[i].hits,
-                           (unsigned long long)lines[i].blocking,
-                           (unsigned long long)lines[i].lds_conflict_cycles,
-                           (unsigned long long)lines[i].lines_touched, gs_module_line(c.module, i).text);
+        if (gs_launch_run(c.mem, &c.launch, &error))
+            code = gs_cmd_report(stdout, &error, c.json);
+        else {
+            code = 0;
+            if (lines) sum_stalls(c.module, lines, by_stall);
+            gs_cmd_print_stats(stdout, &stats, lines ? by_stall : NULL, c.json);
+            if (by_line && lines) print_lines(c.module, lines, c.json);
+            printf(c.json ? "\n}\n" : "");
         }
         free(lines);
     }
@@ -301,7 +391,9 @@ int gs_cmd_stats(int argc, char **argv) {
 }
 
 static void print_trace(void *context, const char *text) {
-    fprintf(context, "%s\n", text);
+    const gs_cmd_launch *c = context;
+    if (c->json) gs_cmd_print_text(stdout, text);
+    printf("%s\n", c->json ? "" : text);
 }
 
 int gs_cmd_trace(int argc, char **argv) {
@@ -310,8 +402,8 @@ int gs_cmd_trace(int argc, char **argv) {
     int code = 2;
     if (gs_cmd_launch_parse(&c, argc, argv)) {
         c.launch.trace = print_trace;
-        c.launch.trace_context = stdout;
-        code = gs_launch_run(c.mem, &c.launch, &error) ? report(&error) : 0;
+        c.launch.trace_context = &c;
+        code = gs_launch_run(c.mem, &c.launch, &error) ? gs_cmd_report(stdout, &error, c.json) : 0;
     }
     gs_cmd_launch_free(&c);
     return code;

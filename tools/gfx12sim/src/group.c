@@ -170,6 +170,11 @@ static inline __attribute__((always_inline)) gs_stop run_wave(gs_wave *w, u64 bu
         w->pc++;
         if (watched && lines) lines[op->index].hits++;
         stop = op->exec(w, op);
+        if (stop == GS_STOP_BARRIER) { // will be tried again, and counts then
+            left++;
+            if (watched && lines) lines[op->index].hits--;
+            break;
+        }
         if (watched && w->traced) w->steps += budget - left, budget = left, trace_line(w, op);
         if (stop) break;
         stop = GS_STOP_YIELD;

@@ -107,9 +107,9 @@ static inline __attribute__((always_inline)) void lanes_store_pairs(const gs_lan
                 r1 = _mm_loadu_si128((const __m128i *)(s + GS_LANES + i));
         __m128i lo = _mm_unpacklo_epi32(r0, r1), hi = _mm_unpackhi_epi32(r0, r1);
         _mm_storel_epi64((__m128i *)(at(a, i)), lo);
-        _mm_storeh_pd((double *)(at(a, i + 1)), _mm_castsi128_pd(lo));
+        _mm_storel_epi64((__m128i *)(at(a, i + 1)), _mm_unpackhi_epi64(lo, lo));
         _mm_storel_epi64((__m128i *)(at(a, i + 2)), hi);
-        _mm_storeh_pd((double *)(at(a, i + 3)), _mm_castsi128_pd(hi));
+        _mm_storel_epi64((__m128i *)(at(a, i + 3)), _mm_unpackhi_epi64(hi, hi));
     }
 }
 

@@ -120,14 +120,16 @@ HU_FN(pk_norm_i16_f16, snorm16(x) | snorm16(y) << 16)
 HU_FN(pk_norm_u16_f16, unorm16(x) | unorm16(y) << 16)
 LANE_FN(f16_i16) {
     float f[GS_LANES];
-    EACH f[i] = (float)(int16_t)a[i];
+    EACH
+        f[i] = (float)(int16_t)a[i];
     f32_to_halves(f, d);
     (void)b, (void)c, (void)w, (void)op;
     return 0;
 }
 LANE_FN(f16_u16) {
     float f[GS_LANES];
-    EACH f[i] = (float)(a[i] & 0xffff);
+    EACH
+        f[i] = (float)(a[i] & 0xffff);
     f32_to_halves(f, d);
     (void)b, (void)c, (void)w, (void)op;
     return 0;

@@ -106,7 +106,8 @@ H_FN(cos_, gs_cos(x))
 LANE_FN(ldexp_) {
     float f[GS_LANES];
     halves_to_f32(a, f);
-    EACH f[i] = ldexpf(f[i], (i32)(int16_t)b[i]);
+    EACH
+        f[i] = ldexpf(f[i], (i32)(int16_t)b[i]);
     f32_to_halves(f, d);
     (void)c, (void)w, (void)op;
     return 0;
@@ -122,7 +123,8 @@ LANE_FN(frexp_exp_) {
     return 0;
 }
 LANE_FN(pack) {
-    EACH d[i] = (a[i] & 0xffff) | b[i] << 16;
+    EACH
+        d[i] = (a[i] & 0xffff) | b[i] << 16;
     (void)c, (void)w, (void)op;
     return 0;
 }
@@ -153,12 +155,18 @@ LANE_FN(div_fixup) {
     LANE_FN(name) {                                                                                          \
         u32 x[3][GS_LANES], r[2][GS_LANES];                                                                  \
         for (u32 h = 0; h < 2; h++) {                                                                        \
-            EACH x[0][i] = a[i] >> 16 * h & 0xffff;                                                          \
-            if (op->nsrc > 1) EACH x[1][i] = b[i] >> 16 * h & 0xffff;                                        \
-            if (op->nsrc > 2) EACH x[2][i] = c[i] >> 16 * h & 0xffff;                                        \
+            EACH                                                                                             \
+                x[0][i] = a[i] >> 16 * h & 0xffff;                                                           \
+            if (op->nsrc > 1)                                                                                \
+                EACH                                                                                         \
+                    x[1][i] = b[i] >> 16 * h & 0xffff;                                                       \
+            if (op->nsrc > 2)                                                                                \
+                EACH                                                                                         \
+                    x[2][i] = c[i] >> 16 * h & 0xffff;                                                       \
             single(r[h], x[0], x[1], x[2], w, op);                                                           \
         }                                                                                                    \
-        EACH d[i] = r[0][i] | r[1][i] << 16;                                                                 \
+        EACH                                                                                                 \
+            d[i] = r[0][i] | r[1][i] << 16;                                                                  \
         return 0;                                                                                            \
     }
 P_FN(pk_add, add)
@@ -174,7 +182,9 @@ P_FN(pk_maximum, maximum_)
 F_FN(mix, fmaf(x, y, z))
 LANE_FN(mix16) {
     mix(d, a, b, c, w, op);
-    if (op->clamp) EACH d[i] = gs_bits(gs_f32(d[i]) > 0 ? (gs_f32(d[i]) < 1 ? gs_f32(d[i]) : 1.0f) : 0.0f);
+    if (op->clamp)
+        EACH
+            d[i] = gs_bits(gs_f32(d[i]) > 0 ? (gs_f32(d[i]) < 1 ? gs_f32(d[i]) : 1.0f) : 0.0f);
     f32_to_halves((float *)d, d);
     return 0;
 }

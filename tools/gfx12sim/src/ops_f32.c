@@ -71,7 +71,8 @@ LANE_FN(exp_) {
     const f32a *fa = (const f32a *)a;
     f32a *fd = (f32a *)d;
     (void)b, (void)c, (void)w, (void)op;
-    EACH fd[i] = gs_exp2(fa[i]);
+    EACH
+        fd[i] = gs_exp2(fa[i]);
     return 0;
 }
 LANE_FN(ldexp_) {

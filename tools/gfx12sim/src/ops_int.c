@@ -157,7 +157,8 @@ static u32 mask_of(const gs_wave *w, const gs_opnd *o) {
 
 LANE_FN(cndmask) {
     u32 m = mask_of(w, &op->src[2]);
-    EACH d[i] = m >> i & 1 ? b[i] : a[i];
+    EACH
+        d[i] = m >> i & 1 ? b[i] : a[i];
     (void)c;
     return 0;
 }
@@ -210,7 +211,8 @@ LANE_FN(subrev_co_ci) {
 #define W_FN(name, expr)                                                                                     \
     LANE_FN(name) {                                                                                          \
         (void)c, (void)w, (void)op;                                                                          \
-        EACH set64(d, i, (u64)(expr));                                                                       \
+        EACH                                                                                                 \
+            set64(d, i, (u64)(expr));                                                                        \
         return 0;                                                                                            \
     }
 W_FN(lshlrev64, lane64(b, i) << (a[i] & 63))
@@ -240,12 +242,14 @@ LANE_FN(mad_i64) {
 }
 // Lanes below this one in a mask: mbcnt counts the low half, then the high half (nothing of it in wave32).
 LANE_FN(mbcnt_lo) {
-    EACH d[i] = (u32)__builtin_popcount(a[i] & ((1u << i) - 1)) + b[i];
+    EACH
+        d[i] = (u32)__builtin_popcount(a[i] & ((1u << i) - 1)) + b[i];
     (void)c, (void)w, (void)op;
     return 0;
 }
 LANE_FN(mbcnt_hi) {
-    EACH d[i] = b[i];
+    EACH
+        d[i] = b[i];
     (void)a, (void)c, (void)w, (void)op;
     return 0;
 }

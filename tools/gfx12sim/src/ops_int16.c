@@ -81,7 +81,8 @@ U_FN(cvt_pk_i16_i32,
 
 LANE_FN(cndmask16) {
     u32 m = (u32)gs_scalar_get(w, &op->src[2]);
-    EACH d[i] = m >> i & 1 ? b[i] : a[i];
+    EACH
+        d[i] = m >> i & 1 ? b[i] : a[i];
     (void)c;
     return 0;
 }

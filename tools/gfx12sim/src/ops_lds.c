@@ -27,7 +27,8 @@ static gs_stop access_lds(gs_wave *w, const gs_op *op, u32 *reg, const u32 *addr
 
 static inline void addresses(gs_wave *w, const gs_op *op, u32 offset, u32 *address) {
     const u32 *v = gs_vgpr(w, op->src[0].reg);
-    EACH address[i] = v[i] + offset;
+    EACH
+        address[i] = v[i] + offset;
 }
 
 static void finish(gs_wave *w, const gs_op *op) {
@@ -115,7 +116,8 @@ static gs_stop swizzle(gs_wave *w, const gs_op *op) {
 // LDS byte offset from M0, as the *_addtid forms have it: M0 + offset + 4 * lane.
 static gs_stop addtid(gs_wave *w, const gs_op *op) {
     u32 address[GS_LANES], exec = gs_exec(w), base = (w->s[SGPR_M0] & 0xffff) + (u32)op->offset;
-    EACH address[i] = base + 4 * (u32)i;
+    EACH
+        address[i] = base + 4 * (u32)i;
     gs_issue(w, op, GS_CNT_DS);
     w->store = gs_vgpr(w, op->src[0].reg), w->store_high = false;
     if (exec && gs_lds_access(w, op, address, exec, 4, is_store(op) ? ACCESS_WRITE : ACCESS_READ))

@@ -21,9 +21,11 @@ static void flat_addresses(gs_wave *w, const gs_op *op, const gs_opnd *saddr, u6
     const u32 *v = gs_vgpr(w, op->src[0].reg);
     if (saddr && saddr->kind == OPND_SGPR) {
         u64 base = gs_scalar64(w, saddr->reg) + (u64)(i64)op->offset;
-        EACH address[i] = base + v[i];
+        EACH
+            address[i] = base + v[i];
     } else
-        EACH address[i] = lane64(v, i) + (u64)(i64)op->offset;
+        EACH
+            address[i] = lane64(v, i) + (u64)(i64)op->offset;
 }
 
 static void finish_load(gs_wave *w, const gs_op *op) {

@@ -163,6 +163,8 @@ static bool parse_operand(gs_module *m, gs_opnd *o, const char *text, char type)
         return true;
     }
     if (numbered_register(s, o)) return true;
+    // A literal dword whose value an inline constant could have given is printed as lit(...).
+    if (starts(s, "lit(") && s[strlen(s) - 1] == ')') s[strlen(s) - 1] = 0, s += 4;
     if (*s != '-' && !isdigit((unsigned char)*s)) return false;
     o->kind = OPND_CONST;
     o->dwords = gs_in("UFIS", type) ? 2 : 1;

@@ -21,7 +21,8 @@ void gs_blend(u32 *d, const u32 *out, u32 exec, u32 dwords) {
         _mm512_mask_storeu_epi32(d, (__mmask16)exec, _mm512_loadu_si512(out));
         _mm512_mask_storeu_epi32(d + 16, (__mmask16)(exec >> 16), _mm512_loadu_si512(out + 16));
 #else
-        EACH d[i] = exec >> i & 1 ? out[i] : d[i];
+        EACH
+            d[i] = exec >> i & 1 ? out[i] : d[i];
 #endif
     }
 }
@@ -39,14 +40,17 @@ static void dpp_permute(const gs_op *op, u32 *out, const u32 *in, u32 dwords, u3
 }
 
 static void flush32(u32 *x, const u32 *in) { // subnormals to zero of the same sign
-    EACH x[i] = in[i] & 0x7f800000 ? in[i] : in[i] & 0x80000000;
+    EACH
+        x[i] = in[i] & 0x7f800000 ? in[i] : in[i] & 0x80000000;
 }
 static void flush16(u32 *x, const u32 *in) {
-    EACH x[i] = in[i] & 0x7c00 ? in[i] : in[i] & 0x8000;
+    EACH
+        x[i] = in[i] & 0x7c00 ? in[i] : in[i] & 0x8000;
 }
 static void flush64(u32 *x, const u32 *in) {
-    EACH set64(x, i,
-               in[GS_LANES + i] & 0x7ff00000 ? lane64(in, i) : (u64)(in[GS_LANES + i] & 0x80000000) << 32);
+    EACH
+        set64(x, i,
+              in[GS_LANES + i] & 0x7ff00000 ? lane64(in, i) : (u64)(in[GS_LANES + i] & 0x80000000) << 32);
 }
 static u32 flush_pair(u32 x) {
     u32 lo = x & 0x7c00 ? x & 0xffff : x & 0x8000, hi = x & 0x7c000000 ? x & 0xffff0000 : x & 0x80000000;
@@ -67,25 +71,29 @@ static void flush(u32 *x, const u32 *in, char type) {
     else if (type == 'F')
         flush64(x, in);
     else
-        EACH x[i] = flush_pair(in[i]);
+        EACH
+            x[i] = flush_pair(in[i]);
 }
 
 static void sign_modify(u32 *x, const u32 *in, const gs_opnd *o, char type) {
     u32 sign = type == 'h' || type == 'w' ? 0x8000 : 0x80000000, flip = o->neg ? sign : 0,
         keep = o->abs ? ~sign : ~0u;
-    if (type == 'F' || type == 'U' || type == 'I') EACH {
+    if (type == 'F' || type == 'U' || type == 'I')
+        EACH {
             u32 hi = (in[GS_LANES + i] & keep) ^ flip;
             x[i] = in[i];
             x[GS_LANES + i] = hi;
         }
     else
-        EACH x[i] = (in[i] & keep) ^ flip;
+        EACH
+            x[i] = (in[i] & keep) ^ flip;
 }
 
 static void select_halves(u32 *x, const u32 *in, const gs_op *op, u32 k, bool real) {
     u32 low = op->op_sel >> k & 1 ? 16 : 0, high = op->op_sel_hi >> k & 1 ? 16 : 0;
     u32 flip = real ? (op->neg_lo >> k & 1 ? 0x8000u : 0) | (op->neg_hi >> k & 1 ? 0x80000000u : 0) : 0;
-    EACH x[i] = ((in[i] >> low & 0xffff) | (in[i] >> high & 0xffff) << 16) ^ flip;
+    EACH
+        x[i] = ((in[i] >> low & 0xffff) | (in[i] >> high & 0xffff) << 16) ^ flip;
 }
 
 // One source with everything applied; tmp has room for two dwords.
@@ -106,13 +114,15 @@ static const u32 *fetch_modified(gs_wave *w, const gs_op *op, u32 k, u32 *tmp, u
     }
     if (type == 'h' || type == 'w' || type == 'b') {
         u32 shift = o->hi ? 16 : 0;
-        EACH tmp[i] = in[i] >> shift & 0xffff;
+        EACH
+            tmp[i] = in[i] >> shift & 0xffff;
         in = tmp;
     }
     if (type == 'x') { // f32, or a half widened to f32
         if (op->op_sel_hi >> k & 1) {
             u32 shift = op->op_sel >> k & 1 ? 16 : 0;
-            EACH tmp[i] = in[i] >> shift & 0xffff;
+            EACH
+                tmp[i] = in[i] >> shift & 0xffff;
             halves_to_f32(tmp, (float *)tmp);
             in = tmp;
         }
@@ -137,8 +147,12 @@ static void scale_and_clamp(u32 *d, const gs_op *op, char type) {
     static const float factor[4] = {1, 2, 4, 0.5f};
     if (type == 'f') {
         f32a *f = (f32a *)d;
-        if (op->omod) EACH f[i] = f[i] * factor[op->omod];
-        if (op->clamp) EACH f[i] = clamp1(f[i]);
+        if (op->omod)
+            EACH
+                f[i] = f[i] * factor[op->omod];
+        if (op->clamp)
+            EACH
+                f[i] = clamp1(f[i]);
     } else if (type == 'F') {
         for (int i = 0; i < GS_LANES; i++) {
             double x = gs_f64(lane64(d, i)) * factor[op->omod];
@@ -148,12 +162,17 @@ static void scale_and_clamp(u32 *d, const gs_op *op, char type) {
         for (u32 part = 0; part < (type == 'p' ? 2u : 1u); part++) {
             u32 h[GS_LANES];
             float f[GS_LANES];
-            EACH h[i] = d[i] >> 16 * part & 0xffff;
+            EACH
+                h[i] = d[i] >> 16 * part & 0xffff;
             halves_to_f32(h, f);
-            EACH f[i] = f[i] * factor[op->omod];
-            if (op->clamp) EACH f[i] = clamp1(f[i]);
+            EACH
+                f[i] = f[i] * factor[op->omod];
+            if (op->clamp)
+                EACH
+                    f[i] = clamp1(f[i]);
             f32_to_halves(f, h);
-            EACH d[i] = (d[i] & (part ? 0xffff : 0xffff0000)) | h[i] << 16 * part;
+            EACH
+                d[i] = (d[i] & (part ? 0xffff : 0xffff0000)) | h[i] << 16 * part;
         }
     }
 }
@@ -181,7 +200,8 @@ static u32 valu_general(gs_wave *w, const gs_op *op, u32 *out, u32 *write) {
 
 static void write_half(u32 *d, const u32 *out, bool hi, u32 exec) {
     u32 shift = hi ? 16 : 0, keep = hi ? 0xffff : 0xffff0000;
-    EACH d[i] = exec >> i & 1 ? (d[i] & keep) | (out[i] & 0xffff) << shift : d[i];
+    EACH
+        d[i] = exec >> i & 1 ? (d[i] & keep) | (out[i] & 0xffff) << shift : d[i];
 }
 
 static void set_mask(gs_wave *w, const gs_opnd *o, u32 mask) {

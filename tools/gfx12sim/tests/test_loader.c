@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hostile code objects: every truncation, and seeded mutations of a sound one (bytes, whole words of sizes and offsets, cut
+// Sound code objects v5 and v6: relocations, hidden arguments, the dispatch packet. Hostile code objects: every truncation, and seeded mutations of a sound one (bytes, whole words of sizes and offsets, cut
 // and shifted ranges), must load or be refused with a message; run under ASan+UBSan this is the loader's fuzzer.
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,8 +88,79 @@ static void test_loader_mutated(void **state) {
     free(image);
 }
 
+// ---- sound objects: code object v5 and v6 ----------------------------------------------------------------------
+static gs_module *open_object(gs_mem *mem, const char *path) {
+    static uint8_t image[1 << 20];
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    size_t bytes = fread(image, 1, sizeof image, f);
+    fclose(f);
+    gs_module *module = NULL;
+    gs_error e;
+    if (gs_module_load(mem, image, bytes, &module, &e)) fail_msg("%s: %s", path, e.message);
+    return module;
+}
+
+static void launch_or_fail(gs_mem *mem, const gs_launch *l) {
+    gs_error e;
+    char text[1024];
+    if (!gs_launch_run(mem, l, &e)) return;
+    gs_error_format(&e, text, sizeof text);
+    fail_msg("%s", text);
+}
+
+static void check_relocated(const char *path) {
+    gs_mem *mem;
+    void *out, *address;
+    size_t bytes;
+    assert_int_equal(gs_mem_create(&mem), GS_OK);
+    assert_int_equal(gs_mem_alloc(mem, 4096, &out), GS_OK);
+    gs_module *m = open_object(mem, path);
+    gs_launch l;
+    gs_launch_init(&l, gs_module_kernel(m, "relocated"));
+    l.kernarg = &out, l.kernarg_bytes = sizeof out;
+    launch_or_fail(mem, &l);
+    for (int i = 0; i < 4; i++) assert_int_equal(((int32_t *)out)[i], 10 * (i + 1) + 107);
+    assert_int_equal(gs_module_symbol(m, "exported", &address, &bytes), GS_OK); // hipModuleGetGlobal's way
+    assert_int_equal(bytes, 4);
+    assert_int_equal(*(int32_t *)address, 101);
+    gs_module_free(m);
+    gs_mem_destroy(mem);
+}
+
+static void check_hidden(const char *path) {
+    static const int32_t want[19] = {5, 3, 1, 16, 4, 1, 0, 0, 0, 0, 0, 0, 16, 4, 1, 80, 12, 1, 2};
+    gs_mem *mem;
+    void *out;
+    assert_int_equal(gs_mem_create(&mem), GS_OK);
+    assert_int_equal(gs_mem_alloc(mem, 4096, &out), GS_OK);
+    gs_module *m = open_object(mem, path);
+    gs_launch l;
+    gs_launch_init(&l, gs_module_kernel(m, "hidden"));
+    l.grid[0] = 5, l.grid[1] = 3, l.block[0] = 16, l.block[1] = 4;
+    l.kernarg = &out, l.kernarg_bytes = sizeof out, l.threads = 1;
+    launch_or_fail(mem, &l);
+    for (int i = 0; i < 19; i++)
+        if (((int32_t *)out)[i] != want[i])
+            fail_msg("%s: value %d is %d, want %d", path, i, ((int32_t *)out)[i], want[i]);
+    gs_module_free(m);
+    gs_mem_destroy(mem);
+}
+
+static void test_relocations(void **state) {
+    (void)state;
+    check_relocated(LOADER_V5_OBJECT);
+    check_relocated(LOADER_V6_OBJECT);
+}
+static void test_hidden_arguments(void **state) {
+    (void)state;
+    check_hidden(LOADER_V5_OBJECT);
+    check_hidden(LOADER_V6_OBJECT);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_loader_truncated),
-                                       cmocka_unit_test(test_loader_mutated)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_loader_truncated), cmocka_unit_test(test_loader_mutated),
+        cmocka_unit_test(test_relocations), cmocka_unit_test(test_hidden_arguments)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,471 @@
+// SPDX-License-Identifier: Apache-2.0
+// The attention body of gfx1201: one work-group, one tile of ROW_TILES * 16 query rows of one KV head, a range of keys. No
+// include guard: a kernel file defines KV_FP8, PREFILL and, for each kernel,
+// HEAD, ROW_TILES, WAVES, LOADS_MOST and BODY (its name).
+//
+// A step takes 16 * WAVES keys, at absolute positions that are multiples of that. Wave w scores keys 16w..16w+15 of it
+// against all rows (no wave repeats another's scores), then all waves know the step's maximum of each row, then wave w adds
+// weights times values for its own HEAD / WAVES dims over all the step's keys. K and V are read once by a work-group.
+//
+// Layouts (gfx12 matrix instructions: an operand's lane l holds index l % 16, eight k values by half-wave h = l / 16; a result's
+// lane l holds column l % 16, rows 8h .. 8h+7):
+//   scores  S^T = K Q^T   a lane owns query l % 16 and keys 8h + j: maximum and sum need one exchange, with lane l ^ 16
+//   output  O^T = V^T P^T the score registers, narrowed, ARE the operand P^T; a lane's sums all belong to its query
+//   K       a lane reads 16 neighbouring bytes of key l % 16: two fp8 operands or one bf16 operand
+//   V       must come transposed: global_load_tr_b128 transposes 16-bit elements, so bf16 arrives ready; for fp8 an element is a
+//           pair of neighbouring dims, and the conversion to f16 takes the pair apart. Sum f then holds dims 2i + f.
+//   Q       bf16 for a bf16 cache; for fp8 two e4m3 terms, which are a bf16 number exactly down to 2^-17 of its row's largest
+#define DIMS_WAVE (HEAD / WAVES) // of the output, a wave
+#define ROWS      (16 * ROW_TILES)
+#define STEP      (16 * WAVES)
+#if KV_FP8
+#define KEY_BYTES  1
+#define K_LOADS    (HEAD / 32) // 16-byte loads a lane, of a 16-key tile
+#define V_LOADS    (DIMS_WAVE / 32)
+#define SUMS       2 // sums of 16 dims for each V load
+#define Q_TERMS    2
+#define WEIGHT_LOG 15 // weights up to 2^15 in f16: those down to 2^-29 of the largest keep all their bits
+#else
+#define KEY_BYTES  2
+#define K_LOADS    (HEAD / 16)
+#define V_LOADS    (DIMS_WAVE / 16)
+#define SUMS       1
+#define Q_TERMS    1
+#define WEIGHT_LOG 0
+#endif
+#define V_DIMS (DIMS_WAVE / V_LOADS) // dims of a V load: 32 or 16
+// Loads in flight at once, 4 registers each: K of a tile, V of some tiles. No bit depends on them.
+#define K_BATCH (K_LOADS < LOADS_MOST ? K_LOADS : LOADS_MOST)
+#define V_BATCH                                                                                              \
+    (V_LOADS * WAVES <= LOADS_MOST / 2 ? WAVES : V_LOADS <= LOADS_MOST / 2 ? LOADS_MOST / 2 / V_LOADS : 1)
+#define V_LATE        (ROW_TILES * DIMS_WAVE >= 128) // sums fill the registers: no V beside K
+#define NAME_(a_, b_) a_##_##b_
+#define NAME(a_, b_)  NAME_(a_, b_)
+#define FN(name_)     NAME(BODY, name_)
+
+typedef struct FN(shared) {
+    v4i q[ROW_TILES][K_LOADS][Q_TERMS][32]; // operands, as the lanes read them
+    v4i weights[ROW_TILES][WAVES][32];
+    float row[ROW_TILES][16][WAVES]; // one value of each wave for each row
+} FN(shared);
+
+// Loads element [0, 8) at p of q as f32.
+INLINE v8f FN(load_q)(const rdk_attn_gfx1201_args *a, long at) {
+    v8f x;
+    if (a->q_f32) {
+        global const float *q = (global const float *)a->q + at;
+        x.lo = *(global const v4f *)q, x.hi = *(global const v4f *)(q + 4);
+        return x;
+    }
+    v4i code = *(global const v4i *)((global const ushort *)a->q + at);
+    for (int i = 0; i < 4; i++) {
+        x[2 * i] = as_float(code[i] << 16);
+        x[2 * i + 1] = as_float(code[i] & (int)0xffff0000);
+    }
+    return x;
+}
+
+#if KV_FP8
+// Eight values as e4m3 codes, and what they leave over.
+INLINE v2i FN(narrow)(v8f x, v8f *rest) {
+    v2i code;
+    for (int i = 0; i < 2; i++) {
+        int word = __builtin_amdgcn_cvt_pk_fp8_f32(x[4 * i], x[4 * i + 1], 0, false);
+        word = __builtin_amdgcn_cvt_pk_fp8_f32(x[4 * i + 2], x[4 * i + 3], word, true);
+        v2f low = __builtin_amdgcn_cvt_pk_f32_fp8(word, false),
+            high = __builtin_amdgcn_cvt_pk_f32_fp8(word, true);
+        (*rest)[4 * i] = x[4 * i] - low.x, (*rest)[4 * i + 1] = x[4 * i + 1] - low.y;
+        (*rest)[4 * i + 2] = x[4 * i + 2] - high.x, (*rest)[4 * i + 3] = x[4 * i + 3] - high.y;
+        code[i] = word;
+    }
+    return code;
+}
+#else
+INLINE v4i FN(narrow)(v8f x) { // to bf16, exact for bf16 queries, to nearest for f32
+    v4i code;
+    for (int i = 0; i < 4; i++)
+        code[i] = (int)__builtin_amdgcn_perm(as_uint(x[2 * i + 1]) + 0x8000, as_uint(x[2 * i]) + 0x8000,
+                                             0x07060302);
+    return code;
+}
+#endif
+
+// Queries to LDS in operand order. Returns, in unit[t], what a score of the lane's row in tile t must be multiplied by.
+INLINE void FN(stage_queries)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv_head,
+                              local FN(shared) * s, float unit[ROW_TILES]) {
+    int lane = lane_id(), half_wave = lane >> 4, wave = wave_id();
+    float scale = a->scale * (a->k_scale ? a->k_scale[kv_head] : 1.0f);
+    for (int tile = 0; tile < ROW_TILES; tile++) {
+        __builtin_amdgcn_sched_barrier(0); // one tile's registers at a time
+        int row =
+            min_int(t->row0 + tile * 16 + (lane & 15), t->rows - 1); // rows past the end repeat the last
+        int token = (int)divide_by((uint)row, a->gqa_magic), head = kv_head * a->gqa + row - token * a->gqa;
+        long at = (t->token0 + token) * a->q_stride_token + head * a->q_stride_head;
+#if KV_FP8
+        v8f x[K_LOADS / WAVES][2];
+        float top = 0;
+        for (int i = 0; i < K_LOADS / WAVES; i++)
+            for (int part = 0; part < 2; part++) {
+                x[i][part] =
+                    FN(load_q)(a, at + (wave * (K_LOADS / WAVES) + i) * 32 + half_wave * 16 + part * 8);
+                for (int j = 0; j < 8; j++) top = max32(top, __builtin_fabsf(x[i][part][j]));
+            }
+        top = max32(top, other_half(top));
+        s->row[tile][lane & 15][wave] = top;
+        group_barrier();
+        for (int w = 0; w < WAVES; w++) top = max32(top, s->row[tile][lane & 15][w]);
+        // A power of two that brings the row's largest element to 128..256.
+        int exponent = clamp_int(as_int(top) >> 23, 8, 254);
+        float up = as_float((261 - exponent) << 23);
+        unit[tile] = scale * as_float((exponent - 7) << 23);
+        for (int i = 0; i < K_LOADS / WAVES; i++) {
+            v2i code[2][2]; // term, part
+            for (int part = 0; part < 2; part++) {
+                v8f rest, nothing;
+                code[0][part] = FN(narrow)(x[i][part] * up, &rest);
+                code[1][part] = FN(narrow)(rest, &nothing);
+            }
+            for (int term = 0; term < 2; term++)
+                s->q[tile][wave * (K_LOADS / WAVES) + i][term][lane] =
+                    (v4i){code[term][0].x, code[term][0].y, code[term][1].x, code[term][1].y};
+        }
+#else
+        unit[tile] = scale;
+        for (int i = 0; i < K_LOADS / WAVES; i++) {
+            int load = wave * (K_LOADS / WAVES) + i;
+            s->q[tile][load][0][lane] = FN(narrow)(FN(load_q)(a, at + load * 16 + half_wave * 8));
+        }
+#endif
+    }
+    group_barrier();
+}
+
+INLINE v8f FN(multiply)(v4i a, v4i b, v8f sum) {
+#if KV_FP8
+    return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(__builtin_bit_cast(v8h, a),
+                                                            __builtin_bit_cast(v8h, b), sum);
+#else
+    return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(__builtin_bit_cast(v8s, a),
+                                                             __builtin_bit_cast(v8s, b), sum);
+#endif
+}
+
+// Scores of one 16-key tile against all rows.
+INLINE void FN(scores)(global const char *tile, uint lane_offset, local const FN(shared) * s,
+                       v8f sum[ROW_TILES]) {
+    for (int r = 0; r < ROW_TILES; r++) sum[r] = 0;
+#pragma unroll 1
+    for (int first = 0; first < K_LOADS; first += K_BATCH) {
+        v4i key[K_BATCH];
+        for (int i = 0; i < K_BATCH; i++)
+            key[i] = *(global const v4i *)(tile + lane_offset + (first + i) * 32);
+        for (int r = 0; r < ROW_TILES; r++) {
+            if (ROW_TILES > 1)
+                __builtin_amdgcn_sched_barrier(0); // the scheduler would keep queries of all tiles at hand
+            for (int i = 0; i < K_BATCH; i++)
+                for (int term = 0; term < Q_TERMS; term++) {
+                    v4i q = s->q[r][first + i][term][lane_id()];
+#if KV_FP8
+                    sum[r] = __builtin_amdgcn_wmma_f32_16x16x16_fp8_fp8_w32_gfx12(key[i].lo, q.lo, sum[r]);
+                    sum[r] = __builtin_amdgcn_wmma_f32_16x16x16_fp8_fp8_w32_gfx12(key[i].hi, q.hi, sum[r]);
+#else
+                    sum[r] = FN(multiply)(key[i], q, sum[r]);
+#endif
+                }
+        }
+    }
+}
+
+// Values of one tile, dims of this wave. global_load_tr_b128: lane 16h + 8c + r fetches 16 bytes c of key 8h + r.
+typedef struct FN(values) {
+    v4i word[V_LOADS];
+} FN(values);
+INLINE FN(values) FN(values_of)(const rdk_attn_gfx1201_args *a, global const char *v_head, const pages *p,
+                                int w, int step, int begin, int end) {
+    // Keys that nobody sees may hold NaN, which a weight of 0 does not silence: read a neighbour instead.
+    int lane = lane_id(), key = clamp_int(step + w * 16 + (lane >> 4) * 8 + (lane & 7), begin, end - 1) & 15;
+    uint lane_offset = (uint)((lane >> 3 & 1) * 16 + key * a->v_stride_token);
+    v_head = in_scalars(v_head + read_lane(p->v, w));
+    FN(values) v;
+    for (int i = 0; i < V_LOADS; i++) {
+        global v8s *from = (global v8s *)(v_head + lane_offset + i * V_DIMS * KEY_BYTES);
+        v.word[i] = __builtin_bit_cast(v4i, __builtin_amdgcn_global_load_tr_b128_v8i16(from));
+    }
+    return v;
+}
+
+#if KV_FP8
+// Pairs of dims taken apart, e4m3 to f16: exact.
+INLINE void FN(widen)(v4i word, v4i out[2]) {
+    for (int j = 0; j < 4; j++) {
+        v2f even = __builtin_amdgcn_cvt_pk_f32_fp8(word[j], false),
+            odd = __builtin_amdgcn_cvt_pk_f32_fp8(word[j], true);
+        for (int f = 0; f < 2; f++)
+            out[f][j] = __builtin_bit_cast(int, __builtin_amdgcn_cvt_pkrtz(even[f], odd[f]));
+    }
+}
+#endif
+
+INLINE v4i FN(narrow_weights)(v8f p) {
+#if KV_FP8
+    v4i code;
+    for (int i = 0; i < 4; i++)
+        code[i] = __builtin_bit_cast(int, __builtin_amdgcn_cvt_pkrtz(p[2 * i], p[2 * i + 1]));
+    return code;
+#else
+    return FN(narrow)(p);
+#endif
+}
+
+INLINE float FN(add_pair)(int code, float sum) { // of weights as they were narrowed
+#if KV_FP8
+    return __builtin_amdgcn_fdot2(__builtin_bit_cast(v2h, code), (v2h)1.0h, sum, false);
+#else
+    return __builtin_amdgcn_fdot2_f32_bf16(__builtin_bit_cast(v2s, code), (v2s)0x3f80, sum, false);
+#endif
+}
+
+typedef struct FN(state) {
+    v8f out[ROW_TILES][V_LOADS][SUMS]; // unnormalised sums
+    float total[ROW_TILES];            // of this lane's weights: its keys of this wave's tiles
+    float top[ROW_TILES];              // running maximum of the lane's row, over all waves
+} FN(state);
+
+// cap * tanh(x / cap) by 1 - 2 / (e^2y + 1), times log2 e.
+INLINE float FN(cap)(const rdk_attn_gfx1201_args *a, float x) {
+    float e = exp2_32(2.0f * a->softcap_inverse * x);
+    return a->softcap * LOG2E * (1.0f - 2.0f * __builtin_amdgcn_rcpf(e + 1.0f));
+}
+
+// One step's scores of this wave: capped, masked, their maximum shared. The lane's row sees keys below `high`, from
+// high - window on (its range was cut at the work-group's end, never at its beginning, which is a whole step).
+INLINE void FN(share_maximum)(const rdk_attn_gfx1201_args *a, local FN(shared) * s, int tile, v8f *score,
+                              float *unit, int first_key, int high, bool masked) {
+    int lane = lane_id();
+    if (a->softcap > 0) {
+        for (int j = 0; j < 8; j++) (*score)[j] = FN(cap)(a, (*score)[j] * *unit);
+        *unit = 1.0f;
+    }
+    if (masked) {
+        uint span = a->window > 0 ? (uint)a->window : (uint)a->max_keys + 1;
+        for (int j = 0; j < 8; j++) {
+            int from_end = high - 1 - (first_key + (lane >> 4) * 8 + j); // negative: a later key
+            if ((uint)from_end >= span) (*score)[j] = MINUS_INF;
+        }
+    }
+    float top = (*score)[0];
+    for (int j = 1; j < 8; j++) top = max32(top, (*score)[j]);
+    s->row[tile][lane & 15][wave_id()] = max32(top, other_half(top)) * *unit;
+}
+
+// Brings sums to the new maximum, and turns the wave's scores into weights for all waves.
+INLINE void FN(share_weights)(local FN(shared) * s, int tile, v8f score, float unit, FN(state) * state) {
+    int lane = lane_id();
+    float top = state->top[tile];
+    for (int w = 0; w < WAVES; w++) top = max32(top, s->row[tile][lane & 15][w]);
+    float reference = top == MINUS_INF ? 0.0f : top;            // no key seen yet: all weights are 0
+    if (__builtin_amdgcn_ballot_w32(top != state->top[tile])) { // a factor of 1 changes no bit
+        float factor = exp2_32(state->top[tile] - reference);
+        for (int i = 0; i < V_LOADS; i++)
+            for (int f = 0; f < SUMS; f++) state->out[tile][i][f] *= factor;
+        state->total[tile] *= factor;
+    }
+    state->top[tile] = top;
+    v8f p;
+    for (int j = 0; j < 8; j++) p[j] = exp2_32(fma32(score[j], unit, (float)WEIGHT_LOG - reference));
+    v4i code = FN(narrow_weights)(p);
+    s->weights[tile][wave_id()][lane] = code;
+    for (int i = 0; i < 4; i++) state->total[tile] = FN(add_pair)(code[i], state->total[tile]);
+}
+
+// Weights times values of one tile of the step.
+INLINE void FN(add_values)(local const FN(shared) * s, int w, const FN(values) * v, FN(state) * state) {
+    for (int i = 0; i < V_LOADS; i++) {
+#if KV_FP8
+        v4i value[2];
+        FN(widen)(v->word[i], value);
+#else
+        v4i value[1] = {v->word[i]};
+#endif
+        for (int tile = 0; tile < ROW_TILES; tile++)
+            for (int f = 0; f < SUMS; f++)
+                state->out[tile][i][f] =
+                    FN(multiply)(value[f], s->weights[tile][w][lane_id()], state->out[tile][i][f]);
+    }
+}
+
+// Keys [begin, end) of the sequence against the tile's rows; begin >= 0, begin < end. low and high: of each row.
+INLINE void FN(attend)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv_head, int begin, int end,
+                       const int high[ROW_TILES], int all_low, int all_high, local FN(shared) * s,
+                       FN(state) * state, const float row_unit[ROW_TILES]) {
+    int lane = lane_id(), wave = wave_id();
+    global const char *k_head = a->k_cache + (long)kv_head * a->k_stride_head;
+    global const char *v_head = a->v_cache + (long)kv_head * a->v_stride_head + wave * DIMS_WAVE * KEY_BYTES;
+    uint k_lane = (uint)((lane & 15) * a->k_stride_token + (lane >> 4) * 16);
+    int step = begin / STEP * STEP;
+    page_entry entry = page_of(a, t->seq, step, WAVES, begin, end);
+    for (; step < end; step += STEP) {
+        pages p = pages_at(a, &entry);
+        entry = page_of(a, t->seq, step + STEP, WAVES, begin, end); // a step ahead
+        FN(values) v[V_BATCH];
+        for (int w = 0; w < V_BATCH && !V_LATE; w++) v[w] = FN(values_of)(a, v_head, &p, w, step, begin, end);
+        v8f score[ROW_TILES];
+        FN(scores)(in_scalars(k_head + read_lane(p.k, wave)), k_lane, s, score);
+        float unit[ROW_TILES];
+        bool masked = step < all_low || step + STEP > all_high;
+        for (int tile = 0; tile < ROW_TILES; tile++) {
+            unit[tile] = row_unit[tile];
+            FN(share_maximum)(a, s, tile, &score[tile], &unit[tile], step + 16 * wave, high[tile], masked);
+        }
+        group_barrier();
+        for (int tile = 0; tile < ROW_TILES; tile++)
+            FN(share_weights)(s, tile, score[tile], unit[tile], state);
+        for (int w = 0; w < V_BATCH && V_LATE; w++) v[w] = FN(values_of)(a, v_head, &p, w, step, begin, end);
+        group_barrier();
+        for (int batch = 0; batch < WAVES; batch += V_BATCH) {
+            for (int w = 0; w < V_BATCH && batch > 0; w++)
+                v[w] = FN(values_of)(a, v_head, &p, batch + w, step, begin, end);
+            if (V_LATE || V_BATCH < WAVES) __builtin_amdgcn_sched_barrier(0);
+            for (int w = 0; w < V_BATCH; w++) FN(add_values)(s, batch + w, &v[w], state);
+        }
+    }
+}
+
+// The sum of a row's weights over all waves, in wave order.
+INLINE void FN(totals)(local FN(shared) * s, const FN(state) * state, float total[ROW_TILES]) {
+    int lane = lane_id();
+    group_barrier(); // the rows' maxima have been read
+    for (int tile = 0; tile < ROW_TILES; tile++)
+        s->row[tile][lane & 15][wave_id()] = state->total[tile] + other_half(state->total[tile]);
+    group_barrier();
+    for (int tile = 0; tile < ROW_TILES; tile++) {
+        total[tile] = 0;
+        for (int w = 0; w < WAVES; w++) total[tile] += s->row[tile][lane & 15][w];
+    }
+}
+
+// The lane's dims of V load i: RUN neighbours from dim_at(i) on.
+#define RUN (8 * SUMS)
+INLINE int FN(dim_at)(int i) {
+    return wave_id() * DIMS_WAVE + i * V_DIMS + (lane_id() >> 4) * RUN;
+}
+INLINE void FN(store_f32)(global float *to, const FN(state) * state, int tile, int i, float factor) {
+    for (int j = 0; j < RUN; j += 4) {
+        v4f four;
+        for (int n = 0; n < 4; n++) four[n] = state->out[tile][i][(j + n) % SUMS][(j + n) / SUMS] * factor;
+        *(global v4f *)(to + j) = four;
+    }
+}
+INLINE void FN(store_bf16)(global ushort *to, const FN(state) * state, int tile, int i, float factor) {
+    for (int j = 0; j < RUN; j += 8) {
+        ushort8 eight;
+        for (int n = 0; n < 8; n++)
+            eight[n] = bf16_code(state->out[tile][i][(j + n) % SUMS][(j + n) / SUMS] * factor);
+        *(global ushort8 *)(to + j) = eight;
+    }
+}
+
+#if PREFILL
+INLINE void FN(write)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv_head,
+                      const FN(state) * state, const float total[ROW_TILES]) {
+    float v_scale = a->v_scale ? a->v_scale[kv_head] : 1.0f;
+    for (int tile = 0; tile < ROW_TILES; tile++) {
+        int row = t->row0 + tile * 16 + (lane_id() & 15);
+        if (row >= t->rows) continue;
+        int token = (int)divide_by((uint)row, a->gqa_magic), head = kv_head * a->gqa + row - token * a->gqa;
+        float sum = total[tile], top = state->top[tile], reference = top == MINUS_INF ? 0.0f : top;
+        if (a->sinks) sum += exp2_32(a->sinks[head] * LOG2E + (float)WEIGHT_LOG - reference);
+        float factor = sum == 0.0f ? 0.0f : v_scale / sum;
+        long at = (t->token0 + token) * a->out_stride_token + head * a->out_stride_head;
+        for (int i = 0; i < V_LOADS; i++) {
+            if (a->out_f32)
+                FN(store_f32)((global float *)a->out + at + FN(dim_at)(i), state, tile, i, factor);
+            else
+                FN(store_bf16)((global ushort *)a->out + at + FN(dim_at)(i), state, tile, i, factor);
+        }
+    }
+}
+#else
+INLINE void FN(write)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv_head, int chunk,
+                      const FN(state) * state, const float total[ROW_TILES]) {
+    for (int tile = 0; tile < ROW_TILES; tile++) {
+        int row = t->row0 + tile * 16 + (lane_id() & 15);
+        if (row >= t->rows) continue;
+        int token = (int)divide_by((uint)row, a->gqa_magic), head = kv_head * a->gqa + row - token * a->gqa;
+        long slot = ((long)(t->token0 + token) * a->q_heads + head) * a->chunks + chunk;
+        for (int i = 0; i < V_LOADS; i++)
+            FN(store_f32)(a->acc + slot * HEAD + FN(dim_at)(i), state, tile, i, 1.0f);
+        if (wave_id() == 0 && lane_id() < 16) {
+            float top = state->top[tile];
+            *(global v2f *)(a->state + slot * 2) =
+                (v2f){top == MINUS_INF ? MINUS_INF : top - (float)WEIGHT_LOG, total[tile]};
+        }
+    }
+}
+#endif
+
+kernel GROUP_SIZE(32 * WAVES) void BODY(const rdk_attn_gfx1201_args a) {
+    local FN(shared) shared;
+    tile_rows t;
+    int kv_head = (int)__builtin_amdgcn_workgroup_id_y();
+    if (!tile_find(&a, (int)__builtin_amdgcn_workgroup_id_x(), ROWS, &t)) return;
+    int token_first = (int)divide_by((uint)t.row0, a.gqa_magic), low_first, high_first;
+    int token_last = (int)divide_by((uint)min_int(t.row0 + ROWS, t.rows) - 1, a.gqa_magic), low_last,
+        high_last;
+    visible_keys(&a, &t, token_first, &low_first, &high_first);
+    visible_keys(&a, &t, token_last, &low_last, &high_last);
+    int begin = low_first, end = high_last;
+#if !PREFILL
+    int chunk = (int)__builtin_amdgcn_workgroup_id_z();
+    begin = max_int(begin, (int)rdi_attn_chunk_begin(chunk));
+    end = min_int(end, (int)rdi_attn_chunk_begin(chunk + 1));
+    if (begin >= end) return; // the merge does not look here
+#endif
+    int high[ROW_TILES];
+    for (int tile = 0; tile < ROW_TILES; tile++) {
+        int row = min_int(t.row0 + tile * 16 + (lane_id() & 15), t.rows - 1), low;
+        visible_keys(&a, &t, (int)divide_by((uint)row, a.gqa_magic), &low, &high[tile]);
+    }
+    float unit[ROW_TILES], total[ROW_TILES];
+    FN(stage_queries)(&a, &t, kv_head, &shared, unit);
+    FN(state) state;
+    for (int tile = 0; tile < ROW_TILES; tile++) {
+        for (int i = 0; i < V_LOADS; i++)
+            for (int f = 0; f < SUMS; f++) state.out[tile][i][f] = 0;
+        state.total[tile] = 0;
+        state.top[tile] = MINUS_INF;
+    }
+    if (begin < end)
+        FN(attend)
+        (&a, &t, kv_head, begin, end, high, max_int(low_last, begin), min_int(high_first, end), &shared,
+         &state, unit);
+    FN(totals)(&shared, &state, total);
+#if PREFILL
+    FN(write)(&a, &t, kv_head, &state, total);
+#else
+    FN(write)(&a, &t, kv_head, chunk, &state, total);
+#endif
+}
+
+#undef DIMS_WAVE
+#undef ROWS
+#undef STEP
+#undef KEY_BYTES
+#undef K_LOADS
+#undef V_LOADS
+#undef SUMS
+#undef Q_TERMS
+#undef WEIGHT_LOG
+#undef K_BATCH
+#undef V_DIMS
+#undef V_BATCH
+#undef LOADS_MOST
+#undef V_LATE
+#undef NAME_
+#undef NAME
+#undef FN
+#undef RUN
+#undef HEAD
+#undef ROW_TILES
+#undef WAVES
+#undef BODY

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every bench of `radiance bench` on a tiny shape: it checks its rows, times them and reports whole numbers. No time is judged.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "run_cli.h"
+#include "support/files.h"
+#include "support/tiny_model.h"
+
+#include "radiance.h"
+
+#include <cJSON.h>
+#include <math.h>
+
+static cli_result result;
+static scratch s;
+static char model[128];
+
+static const char *shape_of(const char *op) {
+    static const struct {
+        const char *start, *shape;
+    } shapes[] = {{"gemm", "M=2,N=256,K=256"},
+                  {"attn_decode", "Q_LEN=3,KV=100"},
+                  {"attn_prefill", "Q_LEN=20,KV=90"},
+                  {"rope", "M=3,HEADS=2"},
+                  {"kv_write", "M=35,HEADS=2"},
+                  {"sample", "VOCAB=1000"},
+                  {"generate", "AT=4"},
+                  {"", "M=3,K=200"}};
+    for (size_t i = 0;; i++)
+        if (!strncmp(op, shapes[i].start, strlen(shapes[i].start))) return shapes[i].shape;
+}
+
+static double number_of(const cJSON *row, const char *name) {
+    const cJSON *value = cJSON_GetObjectItem(row, name);
+    if (!cJSON_IsNumber(value)) fail_msg("%s is missing", name);
+    return value->valuedouble;
+}
+
+static void check_row(const char *op, const cJSON *row) {
+    const char *kernel = cJSON_GetStringValue(cJSON_GetObjectItem(row, "kernel"));
+    assert_non_null(kernel);
+    if (strcmp(op, "generate") != 0) {
+        const rd_kernel_info *info = rd_kernel_find(kernel);
+        if (!info) fail_msg("%s: no kernel %s", op, kernel);
+        assert_string_equal(info->op, op);
+        assert_false(info->is_reference); // a bench times what would run
+    }
+    assert_true(number_of(row, "us_min") > 0 && number_of(row, "us_median") >= number_of(row, "us_min"));
+    assert_true(number_of(row, "read_gbs") > 0 && isfinite(number_of(row, "roofline_pct")));
+    assert_true(number_of(row, "check_error") <= 1);
+}
+
+static void check_bench(const char *op) {
+    char command[512], csv[160];
+    snprintf(csv, sizeof csv, "%s/%s.csv", s.folder, op);
+    snprintf(command, sizeof command,
+             "bench %s --shape %s --threads 1 --seconds 0.001 --json --csv %s --model %s", op, shape_of(op),
+             csv, model);
+    cli_run("", command, &result);
+    if (result.code) fail_msg("%s: exit code %d, %s", command, result.code, result.err);
+    cJSON *rows = cJSON_Parse(result.out), *row;
+    assert_true(cJSON_GetArraySize(rows) > 0);
+    cJSON_ArrayForEach(row, rows) check_row(op, row);
+    size_t bytes = 0, lines = 0;
+    char *text = (char *)file_read(csv, &bytes);
+    assert_non_null(text);
+    for (size_t i = 0; i < bytes; i++) lines += text[i] == '\n';
+    assert_int_equal(lines, 1 + cJSON_GetArraySize(rows)); // a header, then a line a row
+    free(text);
+    cJSON_Delete(rows);
+}
+
+static void test_bench_every_op(void **state) {
+    (void)state;
+    cli_run("", "bench --json", &result);
+    assert_int_equal(result.code, 0);
+    cJSON *list = cJSON_Parse(result.out), *entry;
+    assert_true(cJSON_GetArraySize(list) > 10);
+    cJSON_ArrayForEach(entry, list) {
+        const char *op = cJSON_GetStringValue(cJSON_GetObjectItem(entry, "op"));
+        if (strcmp(op, "ceilings") != 0) check_bench(op);
+    }
+    cJSON_Delete(list);
+    cli_run("", "bench ceilings --threads 1 --seconds 0.01", &result);
+    assert_int_equal(result.code, 0);
+    assert_non_null(strstr(result.out, "GB/s"));
+}
+
+// An op of the registry that has CPU rows and no bench would be a kernel that nobody times.
+static void test_bench_covers_every_op(void **state) {
+    (void)state;
+    const rd_op_info *op;
+    cli_run("", "bench", &result);
+    for (int32_t i = 0; (op = rd_op_at(i)); i++) {
+        bool has_row = false;
+        const rd_kernel_info *kernel;
+        for (int32_t k = 0; (kernel = rd_kernel_at(k)); k++)
+            has_row |=
+                !strcmp(kernel->op, op->name) && !strcmp(kernel->backend, "cpu") && !kernel->is_reference;
+        char line[64];
+        snprintf(line, sizeof line, "%-20s ", op->name);
+        if (has_row && !strstr(result.out, line)) fail_msg("op %s has no bench", op->name);
+    }
+}
+
+static void test_bench_refuses_by_name(void **state) {
+    (void)state;
+    static const struct {
+        const char *arguments;
+        int code;
+        const char *text;
+    } cases[] = {{"bench nothing", RD_E_INVALID, "op=nothing has no bench"},
+                 {"bench generate", RD_E_INVALID, "needs --model"},
+                 {"bench attn_decode --shape Q_HEADS=5,KV_HEADS=2", RD_E_INVALID, "needs a whole ratio"},
+                 {"bench attn_decode --shape KV=2,Q_LEN=3", RD_E_INVALID, "KV >= Q_LEN"},
+                 {"bench rmsnorm --device h200-sm90a", RD_E_NO_DEVICE, "fixture"},
+                 {"bench rmsnorm --seconds 0", RD_E_INVALID, "seconds=0"},
+                 {"bench rmsnorm --kernel nothing", RD_E_UNSUPPORTED, "no such row takes"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        cli_run("", cases[i].arguments, &result);
+        if (result.code != cases[i].code || !strstr(result.err, cases[i].text))
+            fail_msg("%s: exit code %d, %s", cases[i].arguments, result.code, result.err);
+    }
+}
+
+static int make_model(void **state) {
+    (void)state;
+    s = scratch_make();
+    snprintf(model, sizeof model, "%s/model", s.folder);
+    return tiny_model_write(model, &(tiny_model_options){.layers = 1, .seed = 3});
+}
+static int remove_model(void **state) {
+    (void)state;
+    scratch_remove(&s);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bench_every_op),
+        cmocka_unit_test(test_bench_covers_every_op),
+        cmocka_unit_test(test_bench_refuses_by_name),
+    };
+    return cmocka_run_group_tests(tests, make_model, remove_model);
+}

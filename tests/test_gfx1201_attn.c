@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+// The attention rows of gfx1201 in the simulator, all checks on, against the oracle in double of attn_case.h, over heads,
+// cache types, GQA ratios, widths, lengths, windows, caps and sinks; and the order class: a row's bits whatever its batch,
+// width, tile height, block size and the order in which waves run. RADIANCE_TEST_FULL=1 runs the whole grids.
+#include "attn_case.h"
+
+#include "gfx1201_sim.h"
+
+static bool full(void) {
+    const char *text = getenv("RADIANCE_TEST_FULL");
+    return text && !strcmp(text, "1");
+}
+
+// Runs a row into a poisoned output, which it returns (caller frees); pads between rows must stay poison.
+static void *card_run(attn_case *c, const rdi_row *row) {
+    rdi_attn_args a = c->args;
+    a.max_q_len = 1, a.max_kv_len = 1;
+    for (int s = 0; s < c->shape.seqs; s++) {
+        a.max_q_len = rdi_max(a.max_q_len, a.q_starts[s + 1] - a.q_starts[s]);
+        a.max_kv_len = rdi_max(a.max_kv_len, a.kv_lens[s]);
+    }
+    memset(c->out.data, POISON, c->out.bytes);
+    size_t seqs = (size_t)a.seqs, kv_heads = (size_t)a.kv_heads;
+    const sim_buffer buffers[] = {
+        SIM_BUFFER(a, q, c->q.bytes),
+        SIM_BUFFER(a, k_cache, c->k.bytes),
+        SIM_BUFFER(a, v_cache, c->v.bytes),
+        SIM_BUFFER(a, out, c->out.bytes),
+        SIM_BUFFER(a, k_scale, kv_heads * sizeof(float)),
+        SIM_BUFFER(a, v_scale, kv_heads * sizeof(float)),
+        SIM_BUFFER(a, sinks, (size_t)a.q_heads * sizeof(float)),
+        SIM_BUFFER(a, block_table, seqs * (size_t)a.block_table_stride * sizeof(int32_t)),
+        SIM_BUFFER(a, kv_lens, seqs * sizeof(int32_t)),
+        SIM_BUFFER(a, q_starts, (seqs + 1) * sizeof(int32_t))};
+    sim_run_mirrored(row, &a, sizeof a, buffers, RDI_COUNT(buffers),
+                     row->ws_bytes ? row->ws_bytes(&a, 64) : 0);
+    guarded_check(&c->out);
+    int64_t row_elems = a.q_heads * a.head_dim, elem = (int64_t)rd_dtype_bytes(a.out_dtype);
+    for (int64_t i = 0; i < a.tokens * a.out_stride_token; i++)
+        if (i % a.out_stride_token >= row_elems)
+            for (int64_t byte = 0; byte < elem; byte++)
+                assert_int_equal(((uint8_t *)c->out.data)[i * elem + byte], POISON);
+    void *copy = malloc(c->out.bytes + 1);
+    assert_non_null(copy);
+    return memcpy(copy, c->out.data, c->out.bytes);
+}
+
+// Beyond the f32 rows' error (oracle_bound): each weight is narrowed, to f16 towards zero or to bf16 to nearest, and the sum of
+// weights is of the narrowed ones, so that numerator and denominator may disagree by twice that. e4m3 keys meet queries of
+// two terms, off by 2^-17 of the row's largest element at most.
+static double card_bound(const attn_case *c, const oracle_row *o, int64_t dim, double q_error) {
+    double narrow = c->args.kv_dtype == RD_DTYPE_E4M3 ? 0x1p-10 : 0x1p-8;
+    double f32_queries = c->args.q_dtype == RD_DTYPE_F32 ? 0x1p-9 * o->logits : 0;
+    return oracle_bound(c, o, dim, false) +
+           o->magnitude[dim] * (narrow + 2 * 0.6932 * (q_error + f32_queries));
+}
+
+static double query_error(const attn_case *c, int64_t token, int64_t head) { // of a logit, in log2 units
+    double top = 0, keys = 0;
+    if (c->args.kv_dtype != RD_DTYPE_E4M3) return 0;
+    for (int64_t d = 0; d < c->args.head_dim; d++)
+        top = fmax(top, fabs((double)rdi_load_f32(c->args.q, c->args.q_dtype,
+                                                  token * c->args.q_stride_token +
+                                                      head * c->args.q_stride_head + d)));
+    keys = 5 * sqrt((double)c->args.head_dim); // generous: |k| of a unit normal row
+    double scale = (double)c->args.scale * (c->args.k_scale ? 1.5 : 1.0);
+    return top * 0x1p-17 * keys * scale * 1.4427;
+}
+
+static void compare_to_oracle(attn_case *c, const void *out, const char *row) {
+    oracle_row *o = malloc(sizeof *o);
+    assert_non_null(o);
+    for (int seq = 0; seq < c->shape.seqs; seq++)
+        for (int64_t t = 0; t < c->shape.q_len[seq]; t++)
+            for (int64_t head = 0; head < c->args.q_heads; head++) {
+                oracle_attend(c, seq, t, head, o);
+                double q_error = query_error(c, c->q_starts[seq] + t, head);
+                for (int64_t d = 0; d < c->args.head_dim; d++) {
+                    double got = (double)rdi_load_f32(out, c->args.out_dtype,
+                                                      case_out_at(c, c->q_starts[seq] + t, head, d));
+                    double allowed = card_bound(c, o, d, q_error);
+                    if (!(fabs(got - o->out[d]) <= allowed))
+                        fail_msg("%s: head_dim %d gqa %d: sequence %d token %lld head %lld dim %lld: %g, "
+                                 "needs %g within %g",
+                                 row, c->shape.head_dim, c->shape.q_heads / c->shape.kv_heads, seq,
+                                 (long long)t, (long long)head, (long long)d, got, o->out[d], allowed);
+                }
+            }
+    free(o);
+}
+
+static const char *decode_row(rd_dtype kv) {
+    return kv == RD_DTYPE_E4M3 ? "attn_decode_fp8kv_gfx1201" : "attn_decode_bf16kv_gfx1201";
+}
+
+static const char *prefill_row(rd_dtype kv) {
+    return kv == RD_DTYPE_E4M3 ? "attn_prefill_fp8kv_gfx1201" : "attn_prefill_bf16kv_gfx1201";
+}
+
+static void check_shape(const attn_shape *shape, const char *row, uint64_t *rng) {
+    attn_case *c = case_new(shape, rng);
+    void *out = card_run(c, gpu_row(row));
+    compare_to_oracle(c, out, row);
+    free(out);
+    case_free(c);
+}
+
+// ---- numbers ----------------------------------------------------------------------------------------------------------
+static const int head_dims[] = {64, 128, 256, 512}, gqas[] = {1, 2, 3, 5, 6, 8}, windows[] = {1, 20, 64, 256};
+
+// A mix of features that covers, over some dozens of indices, every pair of them.
+static attn_shape random_shape(int i, uint64_t *rng) {
+    int gqa = gqas[random_next(rng) % 6], kv_heads = 1 + (int)(random_next(rng) % 2);
+    return (attn_shape){.seqs = 1 + i % 3,
+                        .q_heads = gqa * kv_heads,
+                        .kv_heads = kv_heads,
+                        .head_dim = head_dims[i / 2 % 4],
+                        .block_tokens = i % 5 == 4 ? 48 : 16,
+                        .window = i % 3 == 2 ? windows[random_next(rng) % 4] : 0,
+                        .softcap = i % 7 == 3 ? 5 : 0,
+                        .sinks = i % 4 == 3,
+                        .scales = i % 3 != 1,
+                        .q_dtype = i % 6 == 5 ? RD_DTYPE_F32 : RD_DTYPE_BF16,
+                        .kv_dtype = i & 1 ? RD_DTYPE_BF16 : RD_DTYPE_E4M3,
+                        .out_dtype = i % 4 == 2 ? RD_DTYPE_BF16 : RD_DTYPE_F32};
+}
+
+static void test_decode_numbers(void **unused) {
+    (void)unused;
+    NEED_SIM();
+    static const int lengths[] = {1, 15, 16, 17, 33, 255, 256, 257, 300, 520};
+    uint64_t rng = fresh_seed("attn_decode_gfx1201");
+    for (int i = 0; i < (full() ? 240 : 40); i++) {
+        attn_shape shape = random_shape(i, &rng);
+        for (int s = 0; s < shape.seqs; s++) {
+            shape.q_len[s] = s == 0 ? 1 + (int)(random_next(&rng) % 17) : 1;
+            shape.kv_len[s] = lengths[random_next(&rng) % 10];
+            if (i % 8)
+                shape.kv_len[s] =
+                    (int)rdi_max(shape.kv_len[s], shape.q_len[s]); // else rows before position 0
+        }
+        check_shape(&shape, decode_row(shape.kv_dtype), &rng);
+    }
+}
+
+static void test_prefill_numbers(void **unused) {
+    (void)unused;
+    NEED_SIM();
+    uint64_t rng = fresh_seed("attn_prefill_gfx1201");
+    for (int i = 0; i < (full() ? 120 : 24); i++) {
+        attn_shape shape = random_shape(i, &rng);
+        shape.q_heads = shape.q_heads > 6 ? 6 : shape.q_heads,
+        shape.kv_heads = shape.q_heads % 2 ? 1 : shape.kv_heads;
+        if (shape.q_heads % shape.kv_heads) shape.kv_heads = 1;
+        for (int s = 0; s < shape.seqs; s++) {
+            shape.q_len[s] = s == 1 ? 0 : 1 + (int)(random_next(&rng) % 40);
+            shape.kv_len[s] = shape.q_len[s] + (int)(random_next(&rng) % 200) * (i & 1);
+        }
+        check_shape(&shape, prefill_row(shape.kv_dtype), &rng);
+    }
+}
+
+// The grid of vLLM's test_triton_unified_attention.py, and its tolerances, on top of the oracle's own bound.
+static void test_unified_attention_grid(void **unused) {
+    (void)unused;
+    NEED_SIM();
+    static const int heads[][2] = {{4, 4}, {8, 2}, {5, 1}}, dims[] = {128, 256},
+                     grid_windows[] = {0, 64, 128, 256};
+    uint64_t rng = fresh_seed("unified attention grid");
+    int count = 0;
+    for (int i = 0; i < 3 * 2 * 4 * 2 * 2; i++) {
+        attn_shape shape = {.seqs = 3,
+                            .q_heads = heads[i % 3][0],
+                            .kv_heads = heads[i % 3][1],
+                            .head_dim = dims[i / 3 % 2],
+                            .block_tokens = i / 6 % 2 ? 64 : 16,
+                            .window = grid_windows[i / 6 % 4],
+                            .softcap = i / 24 % 2 ? 50 : 0,
+                            .q_dtype = RD_DTYPE_BF16,
+                            .kv_dtype = i / 48 % 2 ? RD_DTYPE_E4M3 : RD_DTYPE_BF16,
+                            .scales = true,
+                            .out_dtype = RD_DTYPE_BF16};
+        if (!full() && i % 13) continue;
+        bool decode = i & 1;
+        // (1, 1328), (5, 18), (129, 463) of the original; a quarter of the last one's work outside the full run.
+        const int q_len[] = {1, decode ? 1 : 5, decode ? 1 : full() ? 129 : 33}, kv_len[] = {1328, 18, 463};
+        for (int s = 0; s < 3; s++) shape.q_len[s] = q_len[s], shape.kv_len[s] = kv_len[s];
+        check_shape(&shape, decode ? decode_row(shape.kv_dtype) : prefill_row(shape.kv_dtype), &rng);
+        count++;
+    }
+    assert_true(count >= 7);
+}
+
+// ---- order class ------------------------------------------------------------------------------------------------------
+static void same_rows(const attn_case *c, const uint8_t *whole, const uint8_t *part, int64_t first,
+                      int64_t last, const char *what) {
+    for (int64_t t = first; t < last; t++)
+        for (int64_t h = 0; h < c->args.q_heads; h++)
+            for (int64_t d = 0; d < c->args.head_dim; d++)
+                if (!same_bits(c->args.out_dtype, whole, part, case_out_at(c, t, h, d)))
+                    fail_msg("%s, head_dim %d: token %lld head %lld dim %lld differs", what,
+                             c->shape.head_dim, (long long)t, (long long)h, (long long)d);
+}
+
+// Rows first .. last - 1 of sequence 0 alone.
+static uint8_t *run_part(attn_case *c, const rdi_row *row, int first, int last) {
+    attn_case part = *c;
+    part.shape.seqs = 1;
+    part.kv_lens[0] = c->kv_lens[0] - c->shape.q_len[0] + last;
+    part.q_starts[0] = first, part.q_starts[1] = last;
+    part.args.seqs = 1, part.args.kv_lens = part.kv_lens, part.args.q_starts = part.q_starts;
+    return card_run(&part, row);
+}
+
+// Seventeen query tokens beside another sequence, then the same tokens in calls of every width: other tile heights (16, 32
+// and 64 rows), other neighbours, other chunks of the grid, the same bits.
+static void test_decode_widths(void **unused) {
+    (void)unused;
+    NEED_SIM();
+    uint64_t rng = fresh_seed("attn_decode_gfx1201 widths");
+    for (int i = 0; i < 8; i++) {
+        attn_shape shape = {.seqs = 2,
+                            .q_heads = 6,
+                            .kv_heads = 1,
+                            .head_dim = head_dims[i % 4],
+                            .block_tokens = 16,
+                            .window = i == 2 || i == 7 ? 200 : 0,
+                            .sinks = i == 1,
+                            .softcap = i == 3 ? 20 : 0,
+                            .scales = true,
+                            .q_dtype = RD_DTYPE_BF16,
+                            .kv_dtype = i / 4 ? RD_DTYPE_BF16 : RD_DTYPE_E4M3,
+                            .out_dtype = RD_DTYPE_F32,
+                            .q_len = {17, 3},
+                            .kv_len = {530, 40}};
+        attn_case *c = case_new(&shape, &rng);
+        const rdi_row *row = gpu_row(decode_row(shape.kv_dtype));
+        uint8_t *whole = card_run(c, row);
+        static const int widths[] = {1, 2, 5, 9, 11};
+        for (size_t w = 0; w < RDI_COUNT(widths); w++)
+            for (int first = 0; first < 17; first += full() ? widths[w] : 6) {
+                int last = (int)rdi_min(first + widths[w], 17);
+                uint8_t *part = run_part(c, row, first, last);
+                same_rows(c, whole, part, first, last, row->info.name);
+                free(part);
+            }
+        free(whole);
+        case_free(c);
+    }
+}
+
+// Sequences of a batch, each alone: a prefill chunk does not see its neighbours.
+static void test_prefill_batches(void **unused) {
+    (void)unused;
+    NEED_SIM();
+    uint64_t rng = fresh_seed("attn_prefill_gfx1201 batches");
+    for (int i = 0; i < 8; i++) {
+        attn_shape shape = {.seqs = 2,
+                            .q_heads = 4,
+                            .kv_heads = 2,
+                            .head_dim = head_dims[i % 4],
+                            .block_tokens = 16,
+                            .scales = true,
+                            .q_dtype = RD_DTYPE_BF16,
+                            .kv_dtype = i / 4 ? RD_DTYPE_BF16 : RD_DTYPE_E4M3,
+                            .out_dtype = RD_DTYPE_BF16,
+                            .q_len = {45, 7},
+                            .kv_len = {300, 7}};
+        attn_case *c = case_new(&shape, &rng);
+        const rdi_row *row = gpu_row(prefill_row(shape.kv_dtype));
+        uint8_t *whole = card_run(c, row), *part = run_part(c, row, 0, 45);
+        same_rows(c, whole, part, 0, 45, row->info.name);
+        free(whole), free(part);
+        case_free(c);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_decode_numbers),         cmocka_unit_test(test_prefill_numbers),
+        cmocka_unit_test(test_unified_attention_grid), cmocka_unit_test(test_decode_widths),
+        cmocka_unit_test(test_prefill_batches),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
