@@ -232,12 +232,19 @@ static rd_status module_free(rdi_card *card, void *module) {
     CUDA_CALL(card, cuModuleUnload, module);
     return RD_OK;
 }
+// What the compiler gave the kernel of itself: it counts towards a block's limit.
+static int static_shared_bytes(const char *symbol) {
+    for (int32_t i = 0; i < rdi_code_object_count; i++)
+        for (int32_t k = 0; k < rdi_code_objects[i].kernel_count; k++)
+            if (!strcmp(rdi_code_objects[i].kernels[k].symbol, symbol)) return rdi_code_objects[i].kernels[k].shared_bytes;
+    return 0;
+}
+
 // Every kernel may ask for all the shared memory that a block can have; a launch says how much it takes.
 static rd_status module_kernel(rdi_card *card, void *module, const char *symbol, void **out) {
     cuda_card *at = cuda_of(card);
     CUDA_CALL(card, cuModuleGetFunction, out, module, symbol);
-    int statically = rdi_kernel_shared_bytes(symbol);
-    CUDA_CALL(card, cuFuncSetAttribute, *out, CUDA_KERNEL_SHARED_BYTES, at->shared_limit - statically);
+    CUDA_CALL(card, cuFuncSetAttribute, *out, CUDA_KERNEL_SHARED_BYTES, at->shared_limit - static_shared_bytes(symbol));
     CUDA_CALL(card, cuFuncSetAttribute, *out, CUDA_KERNEL_CARVEOUT, 100); // percent: blocks side by side need it
     return RD_OK;
 }

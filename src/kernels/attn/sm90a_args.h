@@ -5,7 +5,7 @@
 
 #include "kernels/common/sm90a_types.h"
 
-enum { RDK_ATTN_STEP_KEYS = 16, RDK_ATTN_TILE_ROWS = 16, RDK_ATTN_TEAMS = 2, RDK_ATTN_MERGE_GROUPS = 8 };
+enum { RDK_ATTN_STEP_KEYS = 16, RDK_ATTN_TILE_ROWS = 16, RDK_ATTN_TEAMS = 2, RDK_ATTN_MERGE_GROUPS = 8, RDK_ATTN_STAGES = 3 };
 
 // Chunks are cut at absolute positions alone: 256 keys up to 32768, so that one sequence of that length with four KV heads fills
 // 132 multiprocessors evenly; then 1024 up to 65536 and 2048 beyond, since each chunk of each row costs a partial result.
@@ -23,14 +23,11 @@ RDK_HOST_DEVICE int32_t rdk_attn_chunk_count(int32_t keys) {
 RDK_HOST_DEVICE int rdk_attn_stage_bytes(int dims, int fp8) {
     return 2 * RDK_ATTN_STEP_KEYS * dims * (fp8 ? 1 : 2);
 }
-RDK_HOST_DEVICE int rdk_attn_stages(int dims, int fp8) {
-    return rdk_attn_stage_bytes(dims, fp8) >= 16384 ? 3 : 4;
-}
 RDK_HOST_DEVICE int rdk_attn_query_bytes(int dims, int tiles) { // rows are padded by one 16-byte piece, against bank conflicts
     return tiles * RDK_ATTN_TILE_ROWS * (dims * 2 + 16);
 }
 RDK_HOST_DEVICE int rdk_attn_ring_bytes(int dims, int tiles, int fp8) {
-    int ring = RDK_ATTN_TEAMS * rdk_attn_stages(dims, fp8) * rdk_attn_stage_bytes(dims, fp8);
+    int ring = RDK_ATTN_TEAMS * RDK_ATTN_STAGES * rdk_attn_stage_bytes(dims, fp8);
     int meeting = tiles * RDK_ATTN_TILE_ROWS * (dims + 2) * 4;
     return ring > meeting ? ring : meeting;
 }

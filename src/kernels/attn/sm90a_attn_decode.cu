@@ -12,7 +12,7 @@ template <int DIMS, int TILES, bool FP8> struct block_shape {
     static constexpr int splits = DIMS > 256 ? 2 : 1; // warps that share a tile's dims: 16 x 256 sums fill a warp's registers
     static constexpr int dims = DIMS / splits;        // of a warp
     static constexpr int team_warps = TILES * splits, team_threads = team_warps * 32, threads = RDK_ATTN_TEAMS * team_threads;
-    static constexpr int stages = rdk_attn_stages(DIMS, FP8);
+    static constexpr int stages = RDK_ATTN_STAGES;
 };
 
 struct work { // what this block attends

@@ -14,7 +14,7 @@ typedef struct rdk_gemm_step_args {
     RDK_PTR(const void) w_scale;
     RDK_PTR(const void) bias;
     RDK_PTR(void) c;
-    RDK_PTR(void) partials; // one tile of 32-bit words a block, zero before and after
+    RDK_PTR(void) partials; // one tile of {value, tag} pairs a block
     int64_t a_stride, w_stride, a_scale_stride_m, a_scale_stride_k, w_scale_stride_n, w_scale_stride_k, c_stride;
     int32_t m, n, k, k_blocks;
     int32_t ranges, range_units, range_rest; // block r takes range_units (+1 while r < range_rest) units of (tile, k block)
@@ -23,7 +23,7 @@ typedef struct rdk_gemm_step_args {
 
 // The ring of the step kernels: stages of one weight tile and one token tile; the tokens' scales beside it. Up to 32 tokens two blocks
 // share a multiprocessor, so that the next call's ring fills while this one drains.
-enum { RDK_K_BLOCK = 128, RDK_STEP_STAGES_MAX = 12 };
+enum { RDK_K_BLOCK = 128, RDK_STEP_STAGES_MAX = 12, RDK_STEP_TOKENS_MAX = 128 };
 RDK_HOST_DEVICE int rdk_step_stage_bytes(int tokens, int rows) {
     return (rows + tokens) * RDK_K_BLOCK;
 }

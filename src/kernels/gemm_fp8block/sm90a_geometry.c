@@ -18,7 +18,7 @@ static int32_t step_tokens(int64_t m) {
 
 size_t rdi_gemm_step_sm90a_ws(const void *args, int32_t units) {
     const rdi_gemm_args *a = args;
-    return (size_t)units * (size_t)step_tile_rows(a->n, units) * (size_t)step_tokens(a->m) * sizeof(float);
+    return (size_t)units * (size_t)step_tile_rows(a->n, units) * (size_t)step_tokens(a->m) * 2 * sizeof(float);
 }
 
 // The copy engine wants 16-byte rows; a single row may have any stride.
@@ -54,8 +54,7 @@ static const char *step_kernel(int32_t tokens, int32_t rows) {
     return names[rows == 128][index];
 }
 
-int32_t rdi_gemm_step_sm90a_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
-    const rdi_gemm_args *a = args;
+static void step_launch(const rdi_gemm_args *a, void *ws, const rd_device_info *device, rdi_launch *out) {
     int32_t rows = step_tile_rows(a->n, device->compute_units), tokens = step_tokens(a->m);
     int64_t k_blocks = rdi_ceil_div(a->k, RDK_K_BLOCK), units = rdi_ceil_div(a->n, rows) * k_blocks;
     int32_t ranges = device->compute_units;
@@ -95,5 +94,19 @@ int32_t rdi_gemm_step_sm90a_geometry(const void *args, void *ws, const rd_device
         out->map[0] = byte_map(offsetof(rdk_gemm_step_args, w_map), a->w, a->n, a->k, a->w_stride, rows);
         out->map[1] = byte_map(offsetof(rdk_gemm_step_args, a_map), a->a, a->m, a->k, a->a_stride, tokens);
     }
-    return 1;
+}
+
+// Up to four launches of 128 tokens each, one after the other over the same words of the workspace.
+int32_t rdi_gemm_step_sm90a_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
+    const rdi_gemm_args *a = args;
+    int32_t count = 0;
+    for (int64_t first = 0; first < a->m; first += RDK_STEP_TOKENS_MAX, count++) {
+        rdi_gemm_args part = *a;
+        part.m = rdi_min(a->m - first, RDK_STEP_TOKENS_MAX);
+        part.a = (const uint8_t *)a->a + first * a->a_stride;
+        part.a_scale = a->a_scale + first * a->a_scale_stride_m;
+        part.c = (uint8_t *)a->c + first * a->c_stride * (int64_t)rd_dtype_bytes(a->c_dtype);
+        step_launch(&part, ws, device, &out[count]);
+    }
+    return count;
 }
