@@ -18,7 +18,8 @@ template <int TURNS, bool VECTOR> __device__ __forceinline__ void rmsnorm(const 
     }
 NORM_KERNEL(rdk_rmsnorm_sm90a_x1, 1, false, 1)
 NORM_KERNEL(rdk_rmsnorm_sm90a_x2, 2, false, 1)
-NORM_KERNEL(rdk_rmsnorm_sm90a_vector_x1, 1, true, 2)
+NORM_KERNEL(rdk_rmsnorm_sm90a_vector_x1, 1, true, 1)
+NORM_KERNEL(rdk_rmsnorm_sm90a_dense_x1, 1, true, 2) // many rows: two blocks of 1024 threads at once are worth a few spilled words
 NORM_KERNEL(rdk_rmsnorm_sm90a_vector_x2, 2, true, 1)
 
 // ---- act_mul: eight elements a thread, grid (columns, rows) ----------------------------------------------------------------

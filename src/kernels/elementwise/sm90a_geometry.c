@@ -38,7 +38,8 @@ int32_t rdi_rmsnorm_sm90a_geometry(const void *args, void *ws, const rd_device_i
                                             {"rdk_rmsnorm_sm90a_vector_x1", "rdk_rmsnorm_sm90a_vector_x2"}};
     bool vector = rdk_norm_vector(a->x, a->x_stride, a->k, a->x_dtype) && rdk_norm_vector(a->weight, 0, a->k, a->weight_dtype) &&
                   (!a->residual || rdk_norm_vector(a->residual, a->residual_stride, a->k, a->residual_dtype));
-    return one_launch(out, names[vector][rdk_norm_turns(a->k) - 1],
+    bool dense = vector && rdk_norm_turns(a->k) == 1 && a->m > device->compute_units;
+    return one_launch(out, dense ? "rdk_rmsnorm_sm90a_dense_x1" : names[vector][rdk_norm_turns(a->k) - 1],
                       rdk_norm_blocks(a->m, a->k, device->compute_units), 1,
                       rdk_norm_threads(a->k), &kernel, sizeof kernel);
 }

@@ -51,7 +51,8 @@ int32_t rdi_quant_norm_sm90a_geometry(const void *args, void *ws, const rd_devic
                   (a->fuse != RDI_FUSE_ADD_RMSNORM ||
                    rdk_norm_vector(a->residual, a->residual_stride, a->k, a->residual_dtype));
     (void)ws;
-    rdi_launch_fill(out, names[vector][rdk_norm_turns(a->k) - 1],
+    bool dense = vector && rdk_norm_turns(a->k) == 1 && a->m > device->compute_units;
+    rdi_launch_fill(out, dense ? "rdk_quant_fp8_norm_sm90a_dense_x1" : names[vector][rdk_norm_turns(a->k) - 1],
                     (const uint32_t[3]){rdk_norm_blocks(a->m, a->k, device->compute_units), 1, 1}, rdk_norm_threads(a->k), &kernel, sizeof kernel);
     out->dependent = true;
     return 1;

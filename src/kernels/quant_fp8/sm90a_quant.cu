@@ -58,5 +58,6 @@ template <int TURNS, bool VECTOR> __device__ __forceinline__ void norm_and_quant
     }
 NORM_KERNEL(rdk_quant_fp8_norm_sm90a_x1, 1, false, 1)
 NORM_KERNEL(rdk_quant_fp8_norm_sm90a_x2, 2, false, 1)
-NORM_KERNEL(rdk_quant_fp8_norm_sm90a_vector_x1, 1, true, 2)
+NORM_KERNEL(rdk_quant_fp8_norm_sm90a_vector_x1, 1, true, 1)
+NORM_KERNEL(rdk_quant_fp8_norm_sm90a_dense_x1, 1, true, 2) // many rows: two blocks of 1024 threads at once are worth a few spilled words
 NORM_KERNEL(rdk_quant_fp8_norm_sm90a_vector_x2, 2, true, 1)
