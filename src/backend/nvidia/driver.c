@@ -261,10 +261,6 @@ static rd_status launch(rdi_card *card, void *kernel, const rdi_launch *launch, 
     cuda_card *at = cuda_of(card);
     _Alignas(64) unsigned char args[RDI_LAUNCH_ARG_BYTES];
     memcpy(args, launch->args, launch->args_bytes);
-    for (uint32_t i = 0; i < launch->map_count; i++) {
-        int error = encode_map(at->cuda, &launch->map[i], args + launch->map[i].arg_offset);
-        if (error != CUDA_SUCCESS) return fail(card, "cuTensorMapEncodeTiled", error);
-    }
     cuda_launch_attribute dependent = {.id = CUDA_LAUNCH_PROGRAMMATIC_SERIALIZATION, .value.programmatic = 1};
     cuda_launch_config config = {.grid = {launch->grid[0], launch->grid[1], launch->grid[2]},
                                  .block = {launch->block[0], launch->block[1], launch->block[2]},
@@ -273,11 +269,19 @@ static rd_status launch(rdi_card *card, void *kernel, const rdi_launch *launch, 
                                  .attributes = &dependent,
                                  .attribute_count = launch->dependent ? 1 : 0};
     void *params[] = {args}; // the one by-value struct; the driver copies it
+    const char *call = launch->kernel;
     int error = enter(at);
     if (error != CUDA_SUCCESS) return fail(card, "cuCtxPushCurrent_v2", error);
-    error = at->cuda->cuLaunchKernelEx(&config, kernel, params, NULL);
+    for (uint32_t i = 0; i < launch->map_count && error == CUDA_SUCCESS; i++) {
+        call = "cuTensorMapEncodeTiled";
+        error = encode_map(at->cuda, &launch->map[i], args + launch->map[i].arg_offset);
+    }
+    if (error == CUDA_SUCCESS) {
+        call = launch->kernel;
+        error = at->cuda->cuLaunchKernelEx(&config, kernel, params, NULL);
+    }
     leave(at);
-    return error == CUDA_SUCCESS ? RD_OK : fail(card, launch->kernel, error);
+    return error == CUDA_SUCCESS ? RD_OK : fail(card, call, error);
 }
 
 // ---- graphs -----------------------------------------------------------------------------------------------------

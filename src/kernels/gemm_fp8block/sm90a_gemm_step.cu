@@ -290,7 +290,7 @@ template <int TOKENS> __device__ __forceinline__ void leave_partials(uint4 *word
 // 0.7 us each, 17 us of a call of 128 tokens (H200).
 template <int TOKENS>
 __device__ __forceinline__ void add_partials(uint4 *first, uint4 *second, float (&sum)[TOKENS / 2]) {
-    constexpr int round = TOKENS / 4 < 4 ? TOKENS / 4 : 4; // more would spill
+    constexpr int round = TOKENS == 8 || TOKENS == 32 || TOKENS == 128 ? 2 : 4; // more would spill
     const uint4 none = make_uint4(0, TAG, 0, TAG), free_again = make_uint4(0, 0, 0, 0);
 #pragma unroll
     for (int begin = 0; begin < TOKENS / 4; begin += round) {
