@@ -8,7 +8,7 @@ PREFIX ?= /usr/local
 
 WHEELS ?= build-wheel/dist
 
-.PHONY: all build demo wheel test test-vllm test-full test-asan test-tsan test-fuzz bench check format fuzz install clean help
+.PHONY: all build demo demo-gfx1201 wheel test test-vllm test-full test-asan test-tsan test-fuzz bench check format fuzz install clean help
 
 all: build ## build libradiance, libradiance_run and build/radiance
 
@@ -23,6 +23,13 @@ demo: ## install what is missing, build, get the demo model, convert it, show th
 	@tools/get_demo_model.sh $(MODEL)
 	@test -d $(FP8) || $(BUILD)/radiance convert $(MODEL) $(FP8) --head fp8
 	$(BUILD)/radiance generate $(FP8) --prompt "Why is the sky blue?" --max-tokens 96 --temperature 0 --report --stats
+
+demo-gfx1201: ## five greedy answers from gfx1201 machine code on the simulated card, beside the CPU's
+	@tools/bootstrap.sh build demo
+	@$(MAKE) --no-print-directory build
+	@tools/get_demo_model.sh $(MODEL)
+	@test -d $(FP8) || $(BUILD)/radiance convert $(MODEL) $(FP8) --head fp8
+	@tools/demo_gfx1201.py $(BUILD)/radiance $(FP8)
 
 test: ## build what it needs and pass everything: release, ASan+UBSan, TSan, short fuzzing
 	@tools/bootstrap.sh build demo test

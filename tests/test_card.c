@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A card through the public header alone, on the simulator: memory, streams, a kernel's numbers, graphs, timers, and what
 // is refused.
-#include <stdbool.h>
 #include "support/card_rig.h"
 
 #include <math.h>

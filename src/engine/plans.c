@@ -125,18 +125,28 @@ static bool head_answered(const rd_engine *engine) {
                     (int32_t)RDI_COUNT(params) - !fp8);
 }
 
+static bool outputs_take_codes(const rd_engine *engine) {
+    bool codes = engine->geometry.w8a8;
+    for (int32_t i = 0; i < engine->geometry.layers && codes; i++)
+        codes = rdi_weight_is_fp8(rdi_model_layer_weight(engine->model, i, RDI_ATTN_O)) &&
+                rdi_weight_is_fp8(rdi_model_layer_weight(engine->model, i, RDI_MLP_DOWN));
+    return codes;
+}
+
 // f32 and keys by head_dim first; what no row takes is left at the last choice, and the plan then says why.
 void rdi_engine_pick_types(rd_engine *engine) {
     rdi_geometry *g = &engine->geometry;
     g->act_dtype = g->normed_dtype = RD_DTYPE_F32;
     g->k_token_order = true;
     if (!g->on_card) return;
-    for (int choice = 0; choice < 4; choice++) {
+    if (!head_answered(engine)) g->normed_dtype = RD_DTYPE_BF16;
+    // Projections that take no codes take what the head takes.
+    const bool narrow = g->normed_dtype == RD_DTYPE_BF16 && !outputs_take_codes(engine);
+    for (int choice = narrow ? 2 : 0; choice < 4; choice++) {
         g->act_dtype = choice < 2 ? RD_DTYPE_F32 : RD_DTYPE_BF16;
         g->k_token_order = choice % 2 == 1;
         if (attention_answered(engine)) break;
     }
-    if (!head_answered(engine)) g->normed_dtype = RD_DTYPE_BF16;
 }
 
 // ---- linears -----------------------------------------------------------------------------------------------------------

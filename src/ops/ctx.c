@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // rd_ctx: a device, a thread pool, a log and the record of questions. Select and explain ask the same decider.
 #include "ops/ctx.h"
+#include "ops/first_use.h"
 #include "ops/plan.h"
 
 #include "policy/order.h"
@@ -52,6 +53,10 @@ rd_status rd_ctx_create(const rd_ctx_options *options, rd_ctx **out) {
     ctx->table = rdi_table_built();
     rdi_selections_init(&ctx->selections);
     rd_status status = fill(ctx, options);
+    // The simulator's kernels are checked by the tests; a card is checked where it is.
+    if (status == RD_OK && !strncmp(ctx->device->info.name, "gpu:", 4) && ctx->device->isa &&
+        strcmp(rdi_env_text("RADIANCE_TRUST"), "1") != 0)
+        status = rdi_first_use_apply(ctx);
     if (status != RD_OK) {
         rd_ctx_free(ctx);
         return status;
@@ -65,6 +70,7 @@ void rd_ctx_free(rd_ctx *ctx) {
     rdi_selections_free(&ctx->selections);
     rdi_par_free(ctx->par);
     rd_device_close(ctx->device);
+    rdi_free(ctx->own_rows);
     rdi_free(ctx);
 }
 

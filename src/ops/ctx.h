@@ -10,7 +10,8 @@ struct rd_ctx {
     rd_device *device;
     rdi_par *par;
     rdi_log log;
-    rdi_table table; // all rows of the build; a test may put its own here
+    rdi_table table;   // all rows of the build; a test may put its own here
+    rdi_row *own_rows; // the table's, when a card's check left rows out
     rdi_selections selections;
 };
 

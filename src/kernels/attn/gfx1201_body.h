@@ -24,7 +24,7 @@
 #define V_LOADS    (DIMS_WAVE / 32)
 #define SUMS       2 // sums of 16 dims for each V load
 #define Q_TERMS    2
-#define WEIGHT_LOG 15 // weights up to 2^15 in f16: those down to 2^-29 of the largest keep all their bits
+#define WEIGHT_LOG 7 // with the slack weights reach 2^15 in f16; those down to 2^-21 keep all their bits
 #else
 #define KEY_BYTES  2
 #define K_LOADS    (HEAD / 16)
@@ -38,6 +38,7 @@
 #define K_BATCH (K_LOADS < LOADS_MOST ? K_LOADS : LOADS_MOST)
 #define V_BATCH                                                                                              \
     (V_LOADS * WAVES <= LOADS_MOST / 2 ? WAVES : V_LOADS <= LOADS_MOST / 2 ? LOADS_MOST / 2 / V_LOADS : 1)
+#define SLACK_LOG     8
 #define V_LATE        (ROW_TILES * DIMS_WAVE >= 128) // sums fill the registers: no V beside K
 #define NAME_(a_, b_) a_##_##b_
 #define NAME(a_, b_)  NAME_(a_, b_)
@@ -161,7 +162,7 @@ INLINE void FN(scores)(global const char *tile, uint lane_offset, local const FN
             key[i] = *(global const v4i *)(tile + lane_offset + (first + i) * 32);
         for (int r = 0; r < ROW_TILES; r++) {
             if (ROW_TILES > 1)
-                __builtin_amdgcn_sched_barrier(0); // the scheduler would keep queries of all tiles at hand
+                __builtin_amdgcn_sched_barrier(0); // the scheduler would fetch all queries at once
             for (int i = 0; i < K_BATCH; i++)
                 for (int term = 0; term < Q_TERMS; term++) {
                     v4i q = s->q[r][first + i][term][lane_id()];
@@ -228,7 +229,7 @@ INLINE float FN(add_pair)(int code, float sum) { // of weights as they were narr
 typedef struct FN(state) {
     v8f out[ROW_TILES][V_LOADS][SUMS]; // unnormalised sums
     float total[ROW_TILES];            // of this lane's weights: its keys of this wave's tiles
-    float top[ROW_TILES];              // running maximum of the lane's row, over all waves
+    float top[ROW_TILES]; // what weights of the lane's row are relative to: its maximum, or up to 2^8 less
 } FN(state);
 
 // cap * tanh(x / cap) by 1 - 2 / (e^2y + 1), times log2 e.
@@ -239,8 +240,8 @@ INLINE float FN(cap)(const rdk_attn_gfx1201_args *a, float x) {
 
 // One step's scores of this wave: capped, masked, their maximum shared. The lane's row sees keys below `high`, from
 // high - window on (its range was cut at the work-group's end, never at its beginning, which is a whole step).
-INLINE void FN(share_maximum)(const rdk_attn_gfx1201_args *a, local FN(shared) * s, int tile, v8f *score,
-                              float *unit, int first_key, int high, bool masked) {
+INLINE void FN(share_maximum)(const rdk_attn_gfx1201_args *a, local FN(shared) * s, int wave, int tile,
+                              v8f *score, float *unit, int first_key, int high, bool masked) {
     int lane = lane_id();
     if (a->softcap > 0) {
         for (int j = 0; j < 8; j++) (*score)[j] = FN(cap)(a, (*score)[j] * *unit);
@@ -255,26 +256,29 @@ INLINE void FN(share_maximum)(const rdk_attn_gfx1201_args *a, local FN(shared) *
     }
     float top = (*score)[0];
     for (int j = 1; j < 8; j++) top = max32(top, (*score)[j]);
-    s->row[tile][lane & 15][wave_id()] = max32(top, other_half(top)) * *unit;
+    s->row[tile][lane & 15][wave] = max32(top, other_half(top)) * *unit;
 }
 
-// Brings sums to the new maximum, and turns the wave's scores into weights for all waves.
-INLINE void FN(share_weights)(local FN(shared) * s, int tile, v8f score, float unit, FN(state) * state) {
+// Turns the wave's scores into weights for all waves. A row's reference follows its maximum only when that has grown by
+// 2^SLACK_LOG, which hardly happens after a few steps; the choice is the row's own, and a factor of 1 changes no bit.
+INLINE void FN(share_weights)(local FN(shared) * s, int wave, int tile, v8f score, float unit,
+                              FN(state) * state) {
     int lane = lane_id();
-    float top = state->top[tile];
-    for (int w = 0; w < WAVES; w++) top = max32(top, s->row[tile][lane & 15][w]);
-    float reference = top == MINUS_INF ? 0.0f : top;            // no key seen yet: all weights are 0
-    if (__builtin_amdgcn_ballot_w32(top != state->top[tile])) { // a factor of 1 changes no bit
-        float factor = exp2_32(state->top[tile] - reference);
+    float top = s->row[tile][lane & 15][0], old = state->top[tile];
+    for (int w = 1; w < WAVES; w++) top = max32(top, s->row[tile][lane & 15][w]);
+    bool raise = top > old + (float)SLACK_LOG;
+    if (__builtin_amdgcn_ballot_w32(raise && old != MINUS_INF)) { // sums of a row that saw no key yet are 0
+        float factor = raise ? exp2_32(old - top) : 1.0f;
         for (int i = 0; i < V_LOADS; i++)
             for (int f = 0; f < SUMS; f++) state->out[tile][i][f] *= factor;
         state->total[tile] *= factor;
     }
-    state->top[tile] = top;
+    state->top[tile] = raise ? top : old;
+    float reference = state->top[tile] == MINUS_INF ? 0.0f : state->top[tile];
     v8f p;
     for (int j = 0; j < 8; j++) p[j] = exp2_32(fma32(score[j], unit, (float)WEIGHT_LOG - reference));
     v4i code = FN(narrow_weights)(p);
-    s->weights[tile][wave_id()][lane] = code;
+    s->weights[tile][wave][lane] = code;
     for (int i = 0; i < 4; i++) state->total[tile] = FN(add_pair)(code[i], state->total[tile]);
 }
 
@@ -315,11 +319,12 @@ INLINE void FN(attend)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int k
         bool masked = step < all_low || step + STEP > all_high;
         for (int tile = 0; tile < ROW_TILES; tile++) {
             unit[tile] = row_unit[tile];
-            FN(share_maximum)(a, s, tile, &score[tile], &unit[tile], step + 16 * wave, high[tile], masked);
+            FN(share_maximum)
+            (a, s, wave, tile, &score[tile], &unit[tile], step + 16 * wave, high[tile], masked);
         }
         group_barrier();
         for (int tile = 0; tile < ROW_TILES; tile++)
-            FN(share_weights)(s, tile, score[tile], unit[tile], state);
+            FN(share_weights)(s, wave, tile, score[tile], unit[tile], state);
         for (int w = 0; w < V_BATCH && V_LATE; w++) v[w] = FN(values_of)(a, v_head, &p, w, step, begin, end);
         group_barrier();
         for (int batch = 0; batch < WAVES; batch += V_BATCH) {
@@ -435,10 +440,9 @@ kernel GROUP_SIZE(32 * WAVES) void BODY(const rdk_attn_gfx1201_args a) {
         state.total[tile] = 0;
         state.top[tile] = MINUS_INF;
     }
-    if (begin < end)
-        FN(attend)
-        (&a, &t, kv_head, begin, end, high, max_int(low_last, begin), min_int(high_first, end), &shared,
-         &state, unit);
+    if (begin < end) FN(attend)
+    (&a, &t, kv_head, begin, end, high, max_int(low_last, begin), min_int(high_first, end), &shared, &state,
+     unit);
     FN(totals)(&shared, &state, total);
 #if PREFILL
     FN(write)(&a, &t, kv_head, &state, total);
@@ -461,6 +465,7 @@ kernel GROUP_SIZE(32 * WAVES) void BODY(const rdk_attn_gfx1201_args a) {
 #undef V_BATCH
 #undef LOADS_MOST
 #undef V_LATE
+#undef SLACK_LOG
 #undef NAME_
 #undef NAME
 #undef FN

@@ -125,6 +125,18 @@ RDK_INLINE v4f plus_bias(const rdk_gemm_gfx1201_args *g, int n, int count, v4f s
     return sum;
 }
 
+// Eight neighbours of one row of C; rows start on four elements.
+RDK_INLINE void store_eight(global char *to, v8f sum, const int c_type) {
+    if (c_type == RDK_GEMM_F32) {
+        *(global v4f *)to = sum.lo;
+        *(global v4f *)(to + 16) = sum.hi;
+        return;
+    }
+    v4i pairs;
+    EACH (i, 4) pairs[i] = (int)pair_of(sum[2 * i], sum[2 * i + 1], c_type);
+    *(global v4i *)to = pairs;
+}
+
 // C[m0 + row][n .. n+3] = sum + bias, one rounding to the type of C; elements past M or N are left alone. m0 is the group's.
 // inside, the same for the group: its columns all exist and rows of C start on four elements, so the four go at once.
 RDK_INLINE void store_four(const rdk_gemm_gfx1201_args *g, int m0, int row, int n, int inside, v4f sum) {

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gfx1201 route of the plugin, end to end in the simulator: layers of the shapes of Qwen3.6-27B come in as vLLM hands them
+over (row-major on the card, rows padded by 256 bytes as vLLM does on ROCm), are reordered at load, run, and come out equal to the
+formula. Activations are chosen so that their quantisation is exact. RADIANCE_TEST_FULL=1 takes whole shapes: many minutes."""
+
+import contextlib
+import io
+import os
+import pathlib
+import random
+import struct
+import sys
+import types
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+import standins  # noqa: E402
+from standins import DTYPES, Device, Tensor  # noqa: E402
+from test_contract import E4M3, F32, BF16, bf16_bytes, bf16_values, e4m3, plugin, run_install  # noqa: E402
+
+SEED = int(os.environ.get("RADIANCE_TEST_SEED", random.randrange(2**31)))
+FULL = os.environ.get("RADIANCE_TEST_FULL") == "1"
+CARD = Device("cuda", 0)
+VALUES = [e4m3(code) for code in range(256)]
+FINITE = bytes(code for code in range(256) if code & 0x7F != 0x7F)
+# (N, K) of the linear layers, at tensor parallel 1 and 2: gate_up, down, attention and its output, of hidden size 5120.
+SHAPES = {1: ((34816, 5120), (5120, 17408), (14336, 5120), (5120, 6144)),
+          2: ((17408, 5120), (5120, 8704), (7168, 5120), (5120, 3072))}
+
+
+class Layer:
+    def __init__(self, n, k, m, padding, rng):
+        self.n, self.k, self.m = n, k, m
+        self.codes = [bytes(rng.choices(FINITE, k=k)) for _ in range(n)]
+        self.exponents = [[rng.randrange(-12, -8) for _ in range(k // 128)] for _ in range(n // 128)]
+        # 448 * 2^-6 in every group makes the scale 2^-6 and every other value a code of its own.
+        self.x = [bytes(0x7E if i % 128 == 5 else c for i, c in enumerate(rng.choices(FINITE, k=k))) for _ in range(m)]
+        wide = Tensor((n, k + padding), E4M3).fill(b"".join(row + b"\x7f" * padding for row in self.codes)).to(CARD)
+        weight = wide._like(shape=(n, k))
+        flat = [2.0**e for row in self.exponents for e in row]
+        scale = Tensor((n // 128, k // 128), F32).fill(struct.pack(f"<{len(flat)}f", *flat)).to(CARD)
+        self.module = types.SimpleNamespace(prefix="model.layers.0.mlp.down_proj", weight=weight, weight_scale_inv=scale)
+        pack = lambda **named: types.SimpleNamespace(scale=types.SimpleNamespace(**named))
+        self.config = types.SimpleNamespace(
+            activation_quant_key=pack(static=False), weight_shape=(n, k), input_dtype=BF16, out_dtype=BF16,
+            weight_quant_key=pack(group_shape=types.SimpleNamespace(row=128, col=128)))
+
+    def input(self):
+        return Tensor((self.m, self.k), BF16).fill(bf16_bytes(VALUES[c] * 2.0**-6 for row in self.x for c in row)).to(CARD)
+
+    def check(self, test, out):
+        got = bf16_values(out.bytes())
+        for row in range(self.m):
+            for column in range(3, self.n, 41):
+                total = magnitude = 0.0
+                for i, (a, w) in enumerate(zip(self.x[row], self.codes[column])):
+                    term = VALUES[a] * 2.0**-6 * VALUES[w] * 2.0 ** self.exponents[column // 128][i // 128]
+                    total, magnitude = total + term, magnitude + abs(term)
+                bound = 2.0**-8 * abs(total) + magnitude * 2.0**-16
+                test.assertLessEqual(abs(got[row * self.n + column] - total), bound, (self.n, self.k, row, column, SEED))
+
+
+def simulator():
+    """The plugin on a simulated card, or why not."""
+    plugin("rocm", device="sim:gfx1201")
+    from vllm_radiance.library import RadianceError, library
+
+    try:
+        library().device("sim:gfx1201")
+    except RadianceError as error:
+        return str(error)
+    answers = library().explain("sim:gfx1201", "gemm_fp8block", m=1, n=128, k=128, a_dtype="fp8_e4m3", w_scale_dtype="fp32",
+                                c_dtype="bf16", layout="shuffle16", bias=0)
+    if not any(a.ok and not a.reference for a in answers):
+        return "this build has no gfx1201 kernels"
+    library().binding.rdt_device_configure(1, b"sim:gfx1201", 0, None)
+    return None
+
+
+WHY_NOT = simulator()
+
+
+@unittest.skipIf(WHY_NOT, WHY_NOT)
+class Card(unittest.TestCase):
+    def setUp(self):
+        plugin("rocm", device="sim:gfx1201")
+        sys.modules["torch"].version.hip = "7"
+
+    def run_layer(self, n, k, m, padding):
+        layer = Layer(n, k, m, padding, random.Random(SEED))
+        linear = sys.modules["vllm.model_executor.kernels.linear"]
+        with contextlib.redirect_stderr(io.StringIO()):
+            kernel = linear.init_fp8_linear_kernel(layer.config)
+            kernel.process_weights_after_loading(layer.module)
+        self.assertEqual(type(kernel).__name__, "RadianceFp8Block")
+        self.assertEqual(layer.module.weight.shape, (n // 16, 16 * k))
+        layer.check(self, kernel.apply_weights(layer.module, layer.input()))
+
+    def test_layers_of_qwen(self):
+        for shapes in SHAPES.values():
+            for n, k in shapes:
+                self.run_layer(n if FULL else 128, k, 1, 256)
+        from vllm_radiance import report
+
+        text = report.text()
+        self.assertIn("gemm_fp8block_step_preshuffle_gfx1201", text)
+        self.assertIn("layout=shuffle16", text)
+        self.assertIn("quant_fp8", text)
+
+    def test_verify_width_and_chunk(self):
+        self.run_layer(128, 512, 9, 256)
+        self.run_layer(128, 512, 130, 0)
+        from vllm_radiance import report
+
+        self.assertIn("gemm_fp8block_chunk_preshuffle_gfx1201", report.text())
+
+    def test_a_reordered_weight_without_kernel_is_an_error_at_load(self):
+        from vllm_radiance import linear
+        from vllm_radiance.library import RadianceError
+
+        layer = Layer(128, 256, 1, 0, random.Random(SEED))
+        place = linear.Place("rocm", "h200-sm90a")  # a device that reads no reordered weight
+        with self.assertRaisesRegex(RadianceError, "layout shuffle16 has no kernel"):
+            linear.load_layer(place, layer.module, 128, 256, setattr)
+
+    def test_contract_refuses(self):
+        from vllm_radiance import linear
+
+        layer = Layer(128, 256, 1, 0, random.Random(SEED))
+        place = linear.Place("rocm", "sim:gfx1201")
+        scale = layer.module.weight_scale_inv
+        self.assertEqual(linear.shuffle_verdict(place, layer.module, layer.module.weight, scale, 100, 256),
+                         "N is not a multiple of 128")
+
+
+if __name__ == "__main__":
+    print(f"seed {SEED}", file=sys.stderr)
+    unittest.main()

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine on a card, simulated: as near to the CPU's exact activations as the CPU's own W8A8 path is, the same bits alone
+// and in a batch, by verify and by replayed graphs, and every byte of the card given back.
+#include "support/card_rig.h"
+#include "support/speculation.h"
+
+static rd_ctx *probe(void) { // NULL: no simulator or no kernels, and skipped with the reason
+    rd_ctx *ctx = card_ctx();
+    rd_ctx_free(ctx);
+    return ctx;
+}
+
+enum { PROMPT = 23 };
+static void logits_of(tiny_model *m, rig_options o, const int32_t *ids, float *out) {
+    rig r;
+    rig_open(&r, m, o);
+    ok(rd_session_sync(r.session, ids, PROMPT, NULL, NULL));
+    memcpy(out, rd_session_logits(r.session), sizeof *out * (size_t)m->spec.vocab);
+    rig_close(&r);
+}
+
+static double rms(const float *a, const float *b, int count) {
+    double sum = 0;
+    for (int i = 0; i < count; i++)
+        sum += ((double)a[i] - (double)(b ? b[i] : 0)) * ((double)a[i] - (double)(b ? b[i] : 0));
+    return sqrt(sum / count);
+}
+
+// e4m3 activations are noise of one size whatever computes them: a card's must not be more than a few times the CPU's. A
+// bf16 model has none; there each of some fifteen bf16 stores between input and logits may add 2^-9: 3e-2.
+static void check_near(const tiny_spec *spec, rd_dtype kv) {
+    tiny_model m;
+    int32_t ids[PROMPT];
+    float exact[256], host[256], card[256];
+    tiny_make(&m, spec, ++seed);
+    random_ids(&m, ids, PROMPT);
+    logits_of(&m, (rig_options){.kv = kv, .context = 128}, ids, exact);
+    logits_of(&m, (rig_options){.kv = kv, .context = 128, .w8a8 = 1}, ids, host);
+    logits_of(&m, (rig_options){.kv = kv, .context = 128, .w8a8 = 1, .device = "sim:gfx1201"}, ids, card);
+    double size = rms(exact, NULL, spec->vocab), noise = rms(host, exact, spec->vocab),
+           error = rms(card, exact, spec->vocab);
+    print_message("%s hidden %d fp8 %d kv %s: logits %.3g, W8A8 on the CPU %.3g off, on the card %.3g\n",
+                  spec->architecture, spec->hidden, spec->fp8, rd_dtype_name(kv), size, noise, error);
+    assert_true(error <= 3 * noise + 3e-2 * size);
+    tiny_free(&m);
+}
+
+static void test_logits_near_the_host(void **state) {
+    (void)state;
+    if (!probe()) skip();
+    check_near(&tiny_bf16, RD_DTYPE_BF16);
+    check_near(&tiny_llama, RD_DTYPE_BF16);
+    check_near(&tiny_llama, RD_DTYPE_E4M3);
+    check_near(&tiny_even, RD_DTYPE_BF16); // widths of 128: preshuffled weights
+    check_near(&tiny_qwen3, RD_DTYPE_E4M3);
+}
+
+static void test_speculation_and_graphs(void **state) {
+    (void)state;
+    if (!probe()) skip();
+    check_speculation(&tiny_even,
+                      (rig_options){.kv = RD_DTYPE_E4M3, .context = 128, .w8a8 = 1, .device = "sim:gfx1201"});
+}
+
+// Three sessions stepped together, then each alone: the same logits, replayed or run.
+static void test_batch_is_alone(void **state) {
+    (void)state;
+    if (!probe()) skip();
+    enum { SESSIONS = 3, STEPS = 5, LENGTH = 11 };
+    tiny_model m;
+    rig r;
+    int32_t ids[SESSIONS][LENGTH + STEPS];
+    static float together[SESSIONS][STEPS][256], alone[256];
+    tiny_make(&m, &tiny_llama, ++seed);
+    rig_open(&r, &m, (rig_options){.sessions = SESSIONS, .context = 128, .w8a8 = 1, .device = "sim:gfx1201"});
+    rd_session *session[SESSIONS] = {r.session};
+    for (int i = 0; i < SESSIONS; i++) {
+        random_ids(&m, ids[i], LENGTH + STEPS);
+        if (i) ok(rd_session_create(r.engine, &session[i]));
+        ok(rd_session_sync(session[i], ids[i], LENGTH - 3 * i, NULL, NULL)); // of different lengths
+    }
+    const size_t bytes = sizeof(float) * (size_t)m.spec.vocab;
+    for (int t = 0; t < STEPS; t++) {
+        rd_step_item items[SESSIONS];
+        for (int i = 0; i < SESSIONS; i++)
+            items[i] =
+                (rd_step_item){session[i], &ids[i][LENGTH - 3 * i + t], 1, t % 2 ? together[i][t] : NULL};
+        ok(rd_engine_step(r.engine, items, SESSIONS));
+        for (int i = 0; i < SESSIONS; i++)
+            if (t % 2 == 0) memcpy(together[i][t], rd_session_logits(session[i]), bytes);
+    }
+    assert_true(r.engine->replayed >= STEPS - 1);
+    for (int i = 0; i < SESSIONS; i++) {
+        ok(rd_session_truncate(session[i], LENGTH - 3 * i));
+        for (int t = 0; t < STEPS; t++) {
+            const rd_step_item item = {session[i], &ids[i][LENGTH - 3 * i + t], 1, alone};
+            ok(rd_engine_step(r.engine, &item, 1));
+            if (memcmp(alone, together[i][t], bytes)) fail_msg("session %d, step %d", i, t);
+        }
+    }
+    rig_close(&r);
+    tiny_free(&m);
+}
+
+static void test_memory_comes_back(void **state) {
+    (void)state;
+    rd_ctx *ctx = card_ctx();
+    if (!ctx) skip();
+    size_t before = 0, after = 0, total = 0;
+    tiny_model m;
+    rig r;
+    int32_t ids[PROMPT], next[4];
+    tiny_make(&m, &tiny_even, ++seed);
+    must(rd_memory_info(ctx, &before, &total));
+    rig_open(&r, &m, (rig_options){.context = 128, .w8a8 = 1, .device = "sim:gfx1201"});
+    random_ids(&m, ids, PROMPT);
+    const rd_generate_options options = {.struct_size = sizeof options, .max_tokens = 4, .ignore_end = 1};
+    rd_generate_result result = {.struct_size = sizeof result};
+    ok(rd_generate(r.session, ids, PROMPT, &options, next, &result));
+    must(rd_memory_info(ctx, &after, &total));
+    assert_true(after < before);
+    rig_close(&r);
+    must(rd_memory_info(ctx, &after, &total));
+    assert_int_equal(after, before);
+    tiny_free(&m);
+    rd_ctx_free(ctx);
+}
+
+int main(int argc, char **argv) {
+    seed = argc > 1 ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
+    print_message("seed %llu\n", (unsigned long long)seed);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_logits_near_the_host),
+        cmocka_unit_test(test_speculation_and_graphs),
+        cmocka_unit_test(test_batch_is_alone),
+        cmocka_unit_test(test_memory_comes_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
