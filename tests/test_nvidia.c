@@ -93,12 +93,14 @@ static void test_current_context_is_used(void **state) {
     assert_int_equal(open_card(&info, &card), RD_OK);
     for (int i = 0; i < fake_calls(); i++) assert_string_not_equal(fake_call(i), "cuDevicePrimaryCtxRetain");
     nv()->close(card);
-    for (int i = 0; i < fake_calls(); i++) assert_string_not_equal(fake_call(i), "cuDevicePrimaryCtxRelease_v2");
+    for (int i = 0; i < fake_calls(); i++)
+        assert_string_not_equal(fake_call(i), "cuDevicePrimaryCtxRelease_v2");
 }
 
 // One of everything, in order; stops at the first failure and frees what it has.
 static rd_status exercise(rdi_card *card) {
-    void *memory = NULL, *pinned = NULL, *stream = NULL, *event = NULL, *module = NULL, *kernel = NULL, *graph = NULL;
+    void *memory = NULL, *pinned = NULL, *stream = NULL, *event = NULL, *module = NULL, *kernel = NULL,
+         *graph = NULL;
     uint32_t grid[3] = {1, 1, 1};
     struct {
         _Alignas(64) unsigned char map[128];
@@ -188,7 +190,8 @@ static void test_open_may_fail(void **state) {
         fake_reset(9, 13000, 1);
         fake_fail(nth, 999);
         rd_status status = open_card(&info, &card);
-        if (status == RD_OK) nv()->close(card); // a failing look at the current context leads to the primary one
+        if (status == RD_OK)
+            nv()->close(card); // a failing look at the current context leads to the primary one
         assert_int_equal(fake_open(), 0);
     }
 }
@@ -218,9 +221,19 @@ static void test_no_library(void **state) {
 static const rd_device_info h200 = {.compute_units = 132}, h100_pcie = {.compute_units = 114};
 
 static rdi_gemm_args gemm(int64_t m, int64_t n, int64_t k) {
-    return (rdi_gemm_args){.m = m, .n = n, .k = k, .a = (void *)4096, .a_stride = k, .w = (void *)8192, .w_stride = k,
-                           .c = (void *)16384, .c_stride = n, .a_dtype = RD_DTYPE_E4M3, .w_dtype = RD_DTYPE_E4M3,
-                           .w_scale_dtype = RD_DTYPE_F32, .c_dtype = RD_DTYPE_BF16};
+    return (rdi_gemm_args){.m = m,
+                           .n = n,
+                           .k = k,
+                           .a = (void *)4096,
+                           .a_stride = k,
+                           .w = (void *)8192,
+                           .w_stride = k,
+                           .c = (void *)16384,
+                           .c_stride = n,
+                           .a_dtype = RD_DTYPE_E4M3,
+                           .w_dtype = RD_DTYPE_E4M3,
+                           .w_scale_dtype = RD_DTYPE_F32,
+                           .c_dtype = RD_DTYPE_BF16};
 }
 
 // 14336 x 5120: 112 tiles of 128 rows, 40 k blocks: 4480 units over 132 blocks are 33 each and 124 left.
@@ -229,9 +242,10 @@ static void test_step_geometry(void **state) {
     static const struct {
         int64_t m;
         const char *kernel;
-    } cases[] = {{1, "rdk_gemm_fp8block_step_sm90a_t8_r128"},    {8, "rdk_gemm_fp8block_step_sm90a_t8_r128"},
-                 {9, "rdk_gemm_fp8block_step_sm90a_t16_r128"},   {32, "rdk_gemm_fp8block_step_sm90a_t32_r128"},
-                 {33, "rdk_gemm_fp8block_step_sm90a_t64_r128"},  {128, "rdk_gemm_fp8block_step_sm90a_t128_r128"}};
+    } cases[] = {
+        {1, "rdk_gemm_fp8block_step_sm90a_t8_r128"},   {8, "rdk_gemm_fp8block_step_sm90a_t8_r128"},
+        {9, "rdk_gemm_fp8block_step_sm90a_t16_r128"},  {32, "rdk_gemm_fp8block_step_sm90a_t32_r128"},
+        {33, "rdk_gemm_fp8block_step_sm90a_t64_r128"}, {128, "rdk_gemm_fp8block_step_sm90a_t128_r128"}};
     rdi_launch out[RDI_MAX_LAUNCHES];
     rdk_gemm_step_args args;
     for (size_t i = 0; i < RDI_COUNT(cases); i++) {
@@ -295,10 +309,25 @@ static void test_attention_partition(void **state) {
 
 static void test_attention_geometry(void **state) {
     (void)state;
-    rdi_attn_args a = {.seqs = 2, .tokens = 18, .q_heads = 24, .kv_heads = 4, .head_dim = 256, .block_tokens = 64,
-                       .max_blocks = 512, .blocks = 1024, .k_stride_token = 1024, .k_stride_head = 256, .k_stride_block = 65536,
-                       .v_stride_token = 1024, .v_stride_head = 256, .v_stride_block = 65536, .q_dtype = RD_DTYPE_BF16,
-                       .kv_dtype = RD_DTYPE_E4M3, .out_dtype = RD_DTYPE_BF16, .max_q_len = 9, .max_kv_len = 0};
+    rdi_attn_args a = {.seqs = 2,
+                       .tokens = 18,
+                       .q_heads = 24,
+                       .kv_heads = 4,
+                       .head_dim = 256,
+                       .block_tokens = 64,
+                       .max_blocks = 512,
+                       .blocks = 1024,
+                       .k_stride_token = 1024,
+                       .k_stride_head = 256,
+                       .k_stride_block = 65536,
+                       .v_stride_token = 1024,
+                       .v_stride_head = 256,
+                       .v_stride_block = 65536,
+                       .q_dtype = RD_DTYPE_BF16,
+                       .kv_dtype = RD_DTYPE_E4M3,
+                       .out_dtype = RD_DTYPE_BF16,
+                       .max_q_len = 9,
+                       .max_kv_len = 0};
     rdi_launch out[RDI_MAX_LAUNCHES];
     assert_int_equal(rdi_attn_decode_sm90a_geometry(&a, NULL, &h200, out), 2);
     assert_string_equal(out[0].kernel, "rdk_attn_decode_sm90a_fp8_d256_r64"); // 9 tokens of 6 heads: 54 rows

@@ -8,7 +8,8 @@
 
 enum { LOG_ENTRIES = 4096, CONTEXT = 77 };
 static const char *log_names[LOG_ENTRIES];
-static int log_count, fail_at, fail_with, major = 9, driver = 13000, device_count = 1, shared_of_launch, dependent_of_launch;
+static int log_count, fail_at, fail_with, major = 9, driver = 13000, device_count = 1, shared_of_launch,
+                                          dependent_of_launch;
 static int open_memory, open_streams, open_events, open_modules, open_graphs, open_contexts, context_depth;
 static void *current; // of a host program
 static unsigned char args_of_launch[512];
@@ -32,7 +33,8 @@ const char *fake_cuda_call(int index) {
     return log_names[index];
 }
 int fake_cuda_open(void) {
-    return open_memory + open_streams + open_events + open_modules + open_graphs + open_contexts + context_depth;
+    return open_memory + open_streams + open_events + open_modules + open_graphs + open_contexts +
+           context_depth;
 }
 void fake_cuda_set_current(void *context) {
     current = context;
@@ -99,7 +101,11 @@ int cuDeviceGetName(char *name, int bytes, int device) {
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
     (void)device;
     ENTER;
-    *value = attribute == 16 ? 132 : attribute == 38 ? 50 << 20 : attribute == 75 ? major : attribute == 97 ? 232448 : 0;
+    *value = attribute == 16   ? 132
+             : attribute == 38 ? 50 << 20
+             : attribute == 75 ? major
+             : attribute == 97 ? 232448
+                               : 0;
     return 0;
 }
 int cuDeviceTotalMem_v2(size_t *bytes, int device) {
@@ -183,7 +189,8 @@ int cuMemcpyAsync(void *to, const void *from, size_t bytes, void *stream) {
     memcpy(to, from, bytes);
     return 0;
 }
-int cuMemcpyPeerAsync(void *to, void *to_context, const void *from, void *from_context, size_t bytes, void *stream) {
+int cuMemcpyPeerAsync(void *to, void *to_context, const void *from, void *from_context, size_t bytes,
+                      void *stream) {
     (void)to_context, (void)from_context, (void)stream;
     ENTER_CONTEXT;
     memcpy(to, from, bytes);
@@ -259,13 +266,15 @@ struct config {
 int cuLaunchKernelEx(const struct config *config, void *function, void **params, void **extra) {
     ENTER_CONTEXT;
     shared_of_launch = (int)config->shared_bytes;
-    dependent_of_launch = config->attribute_count == 1 && config->attributes[0].id == 6 && config->attributes[0].value[0] == 1;
+    dependent_of_launch =
+        config->attribute_count == 1 && config->attributes[0].id == 6 && config->attributes[0].value[0] == 1;
     memcpy(args_of_launch, params[0], sizeof args_of_launch);
     return 0;
 }
 // A map becomes its own box and address, so that a test sees where it went.
-int cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *base, const uint64_t *dims, const uint64_t *strides,
-                           const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int promotion, int fill) {
+int cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *base, const uint64_t *dims,
+                           const uint64_t *strides, const uint32_t *box, const uint32_t *steps,
+                           int interleave, int swizzle, int promotion, int fill) {
     ENTER_CONTEXT;
     if ((uintptr_t)map % 64 || strides[0] % 16 || (uintptr_t)base % 16 || rank != 2) return 1;
     memset(map, 0, 128);

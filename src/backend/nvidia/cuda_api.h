@@ -48,21 +48,21 @@ typedef struct cuda_launch_config {
     F(cuDeviceGet, (int *device, int index))                                                                 \
     F(cuDeviceGetName, (char *name, int bytes, int device))                                                  \
     F(cuDeviceGetAttribute, (int *value, int attribute, int device))                                         \
-    F(cuDeviceTotalMem_v2, (size_t *bytes, int device))                                                      \
+    F(cuDeviceTotalMem_v2, (size_t * bytes, int device))                                                     \
     F(cuDevicePrimaryCtxRetain, (void **context, int device))                                                \
     F(cuDevicePrimaryCtxRelease_v2, (int device))                                                            \
     F(cuCtxGetCurrent, (void **context))                                                                     \
     F(cuCtxGetDevice, (int *device))                                                                         \
     F(cuCtxPushCurrent_v2, (void *context))                                                                  \
     F(cuCtxPopCurrent_v2, (void **context))                                                                  \
-    F(cuMemGetInfo_v2, (size_t *free_bytes, size_t *total_bytes))                                            \
+    F(cuMemGetInfo_v2, (size_t * free_bytes, size_t * total_bytes))                                          \
     F(cuMemAlloc_v2, (void **out, size_t bytes))                                                             \
     F(cuMemFree_v2, (void *pointer))                                                                         \
     F(cuMemHostAlloc, (void **out, size_t bytes, unsigned flags))                                            \
     F(cuMemFreeHost, (void *pointer))                                                                        \
     F(cuMemcpyAsync, (void *to, const void *from, size_t bytes, void *stream))                               \
-    F(cuMemcpyPeerAsync, (void *to, void *to_context, const void *from, void *from_context, size_t bytes,    \
-                          void *stream))                                                                     \
+    F(cuMemcpyPeerAsync,                                                                                     \
+      (void *to, void *to_context, const void *from, void *from_context, size_t bytes, void *stream))        \
     F(cuMemsetD8Async, (void *to, unsigned char byte, size_t bytes, void *stream))                           \
     F(cuStreamCreate, (void **out, unsigned flags))                                                          \
     F(cuStreamDestroy_v2, (void *stream))                                                                    \
@@ -77,8 +77,7 @@ typedef struct cuda_launch_config {
     F(cuModuleUnload, (void *module))                                                                        \
     F(cuModuleGetFunction, (void **out, void *module, const char *name))                                     \
     F(cuFuncSetAttribute, (void *function, int attribute, int value))                                        \
-    F(cuLaunchKernelEx,                                                                                      \
-      (const cuda_launch_config *config, void *function, void **params, void **extra))                       \
+    F(cuLaunchKernelEx, (const cuda_launch_config *config, void *function, void **params, void **extra))     \
     F(cuTensorMapEncodeTiled,                                                                                \
       (void *map, int type, unsigned rank, void *base, const uint64_t *dims, const uint64_t *strides,        \
        const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int promotion, int fill))    \

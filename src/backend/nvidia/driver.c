@@ -18,7 +18,8 @@ static rd_status fail(const rdi_card *card, const char *call, int error) {
     rd_status status = error == CUDA_OUT_OF_MEMORY ? RD_E_NOMEM
                        : error == CUDA_NO_DEVICE   ? RD_E_NO_DEVICE
                                                    : RD_E_DEVICE;
-    return rdi_fail(status, "%s: %s: %s (%s)", card->name, call, name ? name : "unknown", text ? text : "no text");
+    return rdi_fail(status, "%s: %s: %s (%s)", card->name, call, name ? name : "unknown",
+                    text ? text : "no text");
 }
 
 static int enter(cuda_card *at) {
@@ -102,7 +103,8 @@ static void close(rdi_card *card) {
     rdi_free(at);
 }
 
-static rd_status open(const char *library, int32_t index, rd_device_info *info, uint32_t *isa, rdi_card **out) {
+static rd_status open(const char *library, int32_t index, rd_device_info *info, uint32_t *isa,
+                      rdi_card **out) {
     char why[512] = "";
     cuda_library *cuda = rdi_cuda_library_get(library, why, sizeof why);
     if (!cuda) return rdi_fail(RD_E_NO_DEVICE, "%s", why);
@@ -113,7 +115,8 @@ static rd_status open(const char *library, int32_t index, rd_device_info *info, 
     at->cuda = cuda;
     snprintf(at->card.name, sizeof at->card.name, "card %d", index);
     int error = cuda->cuDeviceGet(&at->device, index);
-    rd_status status = error == CUDA_SUCCESS ? describe(at, info, isa) : fail(&at->card, "cuDeviceGet", error);
+    rd_status status =
+        error == CUDA_SUCCESS ? describe(at, info, isa) : fail(&at->card, "cuDeviceGet", error);
     if (status == RD_OK) status = take_context(at);
     if (status != RD_OK) {
         rdi_free(at);
@@ -160,7 +163,8 @@ static rd_status host_free(rdi_card *card, void *pointer) {
     return RD_OK;
 }
 
-static rd_status copy(rdi_card *card, void *to, const void *from, size_t bytes, rdi_copy direction, void *stream) {
+static rd_status copy(rdi_card *card, void *to, const void *from, size_t bytes, rdi_copy direction,
+                      void *stream) {
     (void)direction; // addresses are unified: the driver sees which side each is on
     if (!bytes) return RD_OK;
     CUDA_CALL(card, cuMemcpyAsync, to, from, bytes, stream);
@@ -170,8 +174,8 @@ static rd_status copy_peer(rdi_card *card, void *to, rdi_card *from_card, const 
                            void *stream) {
     cuda_card *at = cuda_of(card), *peer = cuda_of(from_card);
     if (at->cuda != peer->cuda)
-        return rdi_fail(RD_E_UNSUPPORTED, "%s and %s belong to two drivers: copy through the host", card->name,
-                        from_card->name);
+        return rdi_fail(RD_E_UNSUPPORTED, "%s and %s belong to two drivers: copy through the host",
+                        card->name, from_card->name);
     if (!bytes) return RD_OK;
     CUDA_CALL(card, cuMemcpyPeerAsync, to, at->context, from, peer->context, bytes, stream);
     return RD_OK;
@@ -236,7 +240,8 @@ static rd_status module_free(rdi_card *card, void *module) {
 static int static_shared_bytes(const char *symbol) {
     for (int32_t i = 0; i < rdi_code_object_count; i++)
         for (int32_t k = 0; k < rdi_code_objects[i].kernel_count; k++)
-            if (!strcmp(rdi_code_objects[i].kernels[k].symbol, symbol)) return rdi_code_objects[i].kernels[k].shared_bytes;
+            if (!strcmp(rdi_code_objects[i].kernels[k].symbol, symbol))
+                return rdi_code_objects[i].kernels[k].shared_bytes;
     return 0;
 }
 
@@ -244,15 +249,20 @@ static int static_shared_bytes(const char *symbol) {
 static rd_status module_kernel(rdi_card *card, void *module, const char *symbol, void **out) {
     cuda_card *at = cuda_of(card);
     CUDA_CALL(card, cuModuleGetFunction, out, module, symbol);
-    CUDA_CALL(card, cuFuncSetAttribute, *out, CUDA_KERNEL_SHARED_BYTES, at->shared_limit - static_shared_bytes(symbol));
-    CUDA_CALL(card, cuFuncSetAttribute, *out, CUDA_KERNEL_CARVEOUT, 100); // percent: blocks side by side need it
+    CUDA_CALL(card, cuFuncSetAttribute, *out, CUDA_KERNEL_SHARED_BYTES,
+              at->shared_limit - static_shared_bytes(symbol));
+    CUDA_CALL(card, cuFuncSetAttribute, *out, CUDA_KERNEL_CARVEOUT,
+              100); // percent: blocks side by side need it
     return RD_OK;
 }
 
 static int encode_map(const cuda_library *cuda, const rdi_tensor_map *map, void *to) {
     static const uint32_t steps[3] = {1, 1, 1};
     int type = map->elem_bytes == 1 ? 0 : map->elem_bytes == 2 ? 1 : 2; // unsigned integers of 8, 16, 32 bits
-    int swizzle = map->swizzle_bytes == 32 ? 1 : map->swizzle_bytes == 64 ? 2 : map->swizzle_bytes == 128 ? 3 : 0;
+    int swizzle = map->swizzle_bytes == 32    ? 1
+                  : map->swizzle_bytes == 64  ? 2
+                  : map->swizzle_bytes == 128 ? 3
+                                              : 0;
     return cuda->cuTensorMapEncodeTiled(to, type, map->rank, (void *)(uintptr_t)map->base, map->dim,
                                         map->stride_bytes + 1, map->box, steps, 0, swizzle, 0, 0);
 }

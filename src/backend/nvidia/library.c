@@ -31,14 +31,14 @@ static void look_for_devices(cuda_library *cuda) {
     cuda->cuDriverGetVersion(&cuda->driver_version);
     if (error == CUDA_SUCCESS) error = cuda->cuDeviceGetCount(&cuda->device_count);
     if (error == CUDA_NO_DEVICE || (error == CUDA_SUCCESS && cuda->device_count <= 0))
-        snprintf(cuda->why, sizeof cuda->why, "%s shows no device (an NVIDIA card and its kernel driver are needed)",
-                 cuda->path);
+        snprintf(cuda->why, sizeof cuda->why,
+                 "%s shows no device (an NVIDIA card and its kernel driver are needed)", cuda->path);
     else if (error != CUDA_SUCCESS)
         snprintf(cuda->why, sizeof cuda->why, "%s: cuInit: %s", cuda->path,
                  cuda->cuGetErrorString(error, &text) == CUDA_SUCCESS && text ? text : "unknown error");
     else if (cuda->driver_version < CUDA_OLDEST_DRIVER)
-        snprintf(cuda->why, sizeof cuda->why, "%s is a driver for CUDA %d.%d, needs 12.0 or later", cuda->path,
-                 cuda->driver_version / 1000, cuda->driver_version % 1000 / 10);
+        snprintf(cuda->why, sizeof cuda->why, "%s is a driver for CUDA %d.%d, needs 12.0 or later",
+                 cuda->path, cuda->driver_version / 1000, cuda->driver_version % 1000 / 10);
     if (*cuda->why || cuda->device_count < 0) cuda->device_count = 0;
 }
 
@@ -54,8 +54,9 @@ static cuda_library *load(const char *path, char *why, size_t why_bytes) {
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!handle) {
         if (!strcmp(path, "libcuda.so.1"))
-            snprintf(why, why_bytes,
-                     "no libcuda.so.1: NVIDIA's driver is not installed (RADIANCE_CUDA_LIBRARY names another)");
+            snprintf(
+                why, why_bytes,
+                "no libcuda.so.1: NVIDIA's driver is not installed (RADIANCE_CUDA_LIBRARY names another)");
         else
             snprintf(why, why_bytes, "%s", dlerror());
         return NULL;

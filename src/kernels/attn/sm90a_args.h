@@ -5,12 +5,20 @@
 
 #include "kernels/common/sm90a_types.h"
 
-enum { RDK_ATTN_STEP_KEYS = 16, RDK_ATTN_TILE_ROWS = 16, RDK_ATTN_TEAMS = 2, RDK_ATTN_MERGE_GROUPS = 8, RDK_ATTN_STAGES = 3 };
+enum {
+    RDK_ATTN_STEP_KEYS = 16,
+    RDK_ATTN_TILE_ROWS = 16,
+    RDK_ATTN_TEAMS = 2,
+    RDK_ATTN_MERGE_GROUPS = 8,
+    RDK_ATTN_STAGES = 3
+};
 
 // Chunks are cut at absolute positions alone: 256 keys up to 32768, so that one sequence of that length with four KV heads fills
 // 132 multiprocessors evenly; then 1024 up to 65536 and 2048 beyond, since each chunk of each row costs a partial result.
 RDK_HOST_DEVICE int32_t rdk_attn_chunk_begin(int32_t chunk) {
-    return chunk <= 128 ? chunk * 256 : chunk <= 160 ? 32768 + (chunk - 128) * 1024 : 65536 + (chunk - 160) * 2048;
+    return chunk <= 128   ? chunk * 256
+           : chunk <= 160 ? 32768 + (chunk - 128) * 1024
+                          : 65536 + (chunk - 160) * 2048;
 }
 RDK_HOST_DEVICE int32_t rdk_attn_chunk_count(int32_t keys) {
     return keys <= 32768   ? (keys + 255) / 256
@@ -23,7 +31,8 @@ RDK_HOST_DEVICE int32_t rdk_attn_chunk_count(int32_t keys) {
 RDK_HOST_DEVICE int rdk_attn_stage_bytes(int dims, int fp8) {
     return 2 * RDK_ATTN_STEP_KEYS * dims * (fp8 ? 1 : 2);
 }
-RDK_HOST_DEVICE int rdk_attn_query_bytes(int dims, int tiles) { // rows are padded by one 16-byte piece, against bank conflicts
+RDK_HOST_DEVICE int
+rdk_attn_query_bytes(int dims, int tiles) { // rows are padded by one 16-byte piece, against bank conflicts
     return tiles * RDK_ATTN_TILE_ROWS * (dims * 2 + 16);
 }
 RDK_HOST_DEVICE int rdk_attn_ring_bytes(int dims, int tiles, int fp8) {
@@ -32,7 +41,8 @@ RDK_HOST_DEVICE int rdk_attn_ring_bytes(int dims, int tiles, int fp8) {
     return ring > meeting ? ring : meeting;
 }
 RDK_HOST_DEVICE int rdk_attn_decode_shared_bytes(int dims, int tiles, int fp8) {
-    return rdk_attn_ring_bytes(dims, tiles, fp8) + rdk_attn_query_bytes(dims, tiles) + tiles * RDK_ATTN_TILE_ROWS * 4;
+    return rdk_attn_ring_bytes(dims, tiles, fp8) + rdk_attn_query_bytes(dims, tiles) +
+           tiles * RDK_ATTN_TILE_ROWS * 4;
 }
 
 typedef struct rdk_attn_sm90a_args {
@@ -48,9 +58,10 @@ typedef struct rdk_attn_sm90a_args {
     RDK_PTR(void) out;
     RDK_PTR(float) sums; // decode: [seqs, kv_heads, chunks, rows, head_dim], not divided by their weight
     RDK_PTR(float) tops; // decode: [seqs, kv_heads, chunks, rows, 2]: largest logit (base 2), weight
-    int64_t q_stride_token, q_stride_head, k_stride_block, k_stride_token, k_stride_head, v_stride_block, v_stride_token,
-        v_stride_head, block_table_stride, out_stride_token, out_stride_head, blocks;
-    int32_t tokens, q_heads, kv_heads, group, head_dim, block_tokens, max_blocks, chunks, max_rows, row_blocks;
+    int64_t q_stride_token, q_stride_head, k_stride_block, k_stride_token, k_stride_head, v_stride_block,
+        v_stride_token, v_stride_head, block_table_stride, out_stride_token, out_stride_head, blocks;
+    int32_t tokens, q_heads, kv_heads, group, head_dim, block_tokens, max_blocks, chunks, max_rows,
+        row_blocks;
     int32_t q_type, out_type, aligned, window;
     float scale, softcap;
 } rdk_attn_sm90a_args;

@@ -11,7 +11,8 @@ typedef struct decode_shape {
 static decode_shape shape_of(const rdi_attn_args *a) {
     int64_t bound = a->max_blocks * a->block_tokens;
     if (a->max_kv_len > 0 && a->max_kv_len < bound) bound = a->max_kv_len;
-    decode_shape s = {.group = (int32_t)(a->q_heads / a->kv_heads), .chunks = rdk_attn_chunk_count((int32_t)bound)};
+    decode_shape s = {.group = (int32_t)(a->q_heads / a->kv_heads),
+                      .chunks = rdk_attn_chunk_count((int32_t)bound)};
     s.max_rows = (int32_t)a->max_q_len * s.group;
     s.dims = a->head_dim <= 64 ? 64 : a->head_dim <= 128 ? 128 : a->head_dim <= 256 ? 256 : 512;
     int32_t tiles = (int32_t)rdi_ceil_div(s.max_rows, RDK_ATTN_TILE_ROWS), most = s.dims == 512 ? 2 : 4;
@@ -50,7 +51,8 @@ static const char *decode_kernel(bool fp8, int32_t dims, int32_t tiles) {
 }
 
 static bool pieces_aligned(const void *data, int64_t block, int64_t token, int64_t head, int64_t elem) {
-    return (uintptr_t)data % 16 == 0 && block * elem % 16 == 0 && token * elem % 16 == 0 && head * elem % 16 == 0;
+    return (uintptr_t)data % 16 == 0 && block * elem % 16 == 0 && token * elem % 16 == 0 &&
+           head * elem % 16 == 0;
 }
 
 static rdk_attn_sm90a_args kernel_args(const rdi_attn_args *a) {
@@ -94,7 +96,8 @@ static rdk_attn_sm90a_args kernel_args(const rdi_attn_args *a) {
     };
 }
 
-int32_t rdi_attn_decode_sm90a_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
+int32_t rdi_attn_decode_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
+                                       rdi_launch *out) {
     const rdi_attn_args *a = args;
     decode_shape s = shape_of(a);
     bool fp8 = a->kv_dtype == RD_DTYPE_E4M3;
@@ -107,9 +110,10 @@ int32_t rdi_attn_decode_sm90a_geometry(const void *args, void *ws, const rd_devi
     kernel.sums = RDK_ADDR(ws);
     kernel.tops = kernel.sums + (uint64_t)partial_count(a, &s) * (uint64_t)a->head_dim * sizeof(float);
     uint32_t warps = (uint32_t)(s.tiles * (s.dims > 256 ? 2 : 1) * RDK_ATTN_TEAMS);
-    rdi_launch_fill(&out[0], decode_kernel(fp8, s.dims, s.tiles),
-                    (const uint32_t[3]){(uint32_t)s.chunks, (uint32_t)(a->kv_heads * s.row_blocks), (uint32_t)a->seqs},
-                    warps * 32, &kernel, sizeof kernel);
+    rdi_launch_fill(
+        &out[0], decode_kernel(fp8, s.dims, s.tiles),
+        (const uint32_t[3]){(uint32_t)s.chunks, (uint32_t)(a->kv_heads * s.row_blocks), (uint32_t)a->seqs},
+        warps * 32, &kernel, sizeof kernel);
     out[0].shared_bytes = (uint32_t)rdk_attn_decode_shared_bytes(s.dims, s.tiles, fp8);
     out[0].dependent = true;
     rdi_launch_fill(&out[1], "rdk_attn_decode_sm90a_merge",

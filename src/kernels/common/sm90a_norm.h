@@ -27,7 +27,8 @@ static inline uint32_t rdk_norm_blocks(int64_t m, int64_t k, int32_t units) {
 
 // 16-bit rows of whole 16-byte pieces?
 static inline bool rdk_norm_vector(const void *data, int64_t stride, int64_t k, rd_dtype dtype) {
-    return (uintptr_t)data % 16 == 0 && stride % 8 == 0 && k % 8 == 0 && (dtype == RD_DTYPE_BF16 || dtype == RD_DTYPE_F16);
+    return (uintptr_t)data % 16 == 0 && stride % 8 == 0 && k % 8 == 0 &&
+           (dtype == RD_DTYPE_BF16 || dtype == RD_DTYPE_F16);
 }
 
 #endif // RDK_SM90A_NORM_H

@@ -7,14 +7,15 @@
 
 enum { ROW_ELEMS = RDK_ROW_THREADS * 8 }; // of one block of the kernels that take eight elements a thread
 
-static int32_t one_launch(rdi_launch *out, const char *kernel, int64_t x, int64_t y, uint32_t block, const void *args,
-                          size_t args_bytes) {
+static int32_t one_launch(rdi_launch *out, const char *kernel, int64_t x, int64_t y, uint32_t block,
+                          const void *args, size_t args_bytes) {
     rdi_launch_fill(out, kernel, (const uint32_t[3]){(uint32_t)x, (uint32_t)y, 1}, block, args, args_bytes);
     out->dependent = true;
     return 1;
 }
 
-int32_t rdi_rmsnorm_sm90a_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
+int32_t rdi_rmsnorm_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
+                                   rdi_launch *out) {
     const rdi_rmsnorm_args *a = args;
     (void)ws;
     const rdk_rmsnorm_sm90a_args kernel = {
@@ -36,15 +37,17 @@ int32_t rdi_rmsnorm_sm90a_geometry(const void *args, void *ws, const rd_device_i
     };
     static const char *const names[2][2] = {{"rdk_rmsnorm_sm90a_x1", "rdk_rmsnorm_sm90a_x2"},
                                             {"rdk_rmsnorm_sm90a_vector_x1", "rdk_rmsnorm_sm90a_vector_x2"}};
-    bool vector = rdk_norm_vector(a->x, a->x_stride, a->k, a->x_dtype) && rdk_norm_vector(a->weight, 0, a->k, a->weight_dtype) &&
+    bool vector = rdk_norm_vector(a->x, a->x_stride, a->k, a->x_dtype) &&
+                  rdk_norm_vector(a->weight, 0, a->k, a->weight_dtype) &&
                   (!a->residual || rdk_norm_vector(a->residual, a->residual_stride, a->k, a->residual_dtype));
     bool dense = vector && rdk_norm_turns(a->k) == 1 && a->m > device->compute_units;
     return one_launch(out, dense ? "rdk_rmsnorm_sm90a_dense_x1" : names[vector][rdk_norm_turns(a->k) - 1],
-                      rdk_norm_blocks(a->m, a->k, device->compute_units), 1,
-                      rdk_norm_threads(a->k), &kernel, sizeof kernel);
+                      rdk_norm_blocks(a->m, a->k, device->compute_units), 1, rdk_norm_threads(a->k), &kernel,
+                      sizeof kernel);
 }
 
-int32_t rdi_act_mul_sm90a_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
+int32_t rdi_act_mul_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
+                                   rdi_launch *out) {
     const rdi_act_mul_args *a = args;
     (void)ws, (void)device;
     const rdk_act_mul_sm90a_args kernel = {
@@ -89,11 +92,13 @@ int32_t rdi_rope_sm90a_geometry(const void *args, void *ws, const rd_device_info
         .eps = a->eps,
         .weight_offset = a->unit_offset ? 1.0f : 0.0f,
     };
-    return one_launch(out, "rdk_rope_sm90a", rdi_ceil_div(a->tokens * (a->q_heads + a->k_heads), RDK_ROW_THREADS / 32), 1,
+    return one_launch(out, "rdk_rope_sm90a",
+                      rdi_ceil_div(a->tokens * (a->q_heads + a->k_heads), RDK_ROW_THREADS / 32), 1,
                       RDK_ROW_THREADS, &kernel, sizeof kernel);
 }
 
-int32_t rdi_kv_write_sm90a_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
+int32_t rdi_kv_write_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
+                                    rdi_launch *out) {
     const rdi_kv_write_args *a = args;
     (void)ws, (void)device;
     const rdk_kv_write_sm90a_args kernel = {
@@ -124,8 +129,9 @@ int32_t rdi_kv_write_sm90a_geometry(const void *args, void *ws, const rd_device_
         .x_type = rdk_type_code(a->x_dtype),
         .kv_type = rdk_type_code(a->kv_dtype),
     };
-    return one_launch(out, "rdk_kv_write_sm90a", rdi_ceil_div(a->kv_heads * rdi_ceil_div(a->head_dim, 8), RDK_ROW_THREADS),
-                      a->tokens, RDK_ROW_THREADS, &kernel, sizeof kernel);
+    return one_launch(out, "rdk_kv_write_sm90a",
+                      rdi_ceil_div(a->kv_heads * rdi_ceil_div(a->head_dim, 8), RDK_ROW_THREADS), a->tokens,
+                      RDK_ROW_THREADS, &kernel, sizeof kernel);
 }
 
 int32_t rdi_embed_sm90a_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
@@ -143,8 +149,8 @@ int32_t rdi_embed_sm90a_geometry(const void *args, void *ws, const rd_device_inf
         .y_type = rdk_type_code(a->y_dtype),
         .scale = a->scale,
     };
-    return one_launch(out, "rdk_embed_sm90a", rdi_ceil_div(a->k, ROW_ELEMS), a->tokens, RDK_ROW_THREADS, &kernel,
-                      sizeof kernel);
+    return one_launch(out, "rdk_embed_sm90a", rdi_ceil_div(a->k, ROW_ELEMS), a->tokens, RDK_ROW_THREADS,
+                      &kernel, sizeof kernel);
 }
 
 size_t rdi_sample_sm90a_ws(const void *args, int32_t units) {

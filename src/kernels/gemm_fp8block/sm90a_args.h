@@ -15,9 +15,11 @@ typedef struct rdk_gemm_step_args {
     RDK_PTR(const void) bias;
     RDK_PTR(void) c;
     RDK_PTR(void) partials; // one tile of {value, tag} pairs a block
-    int64_t a_stride, w_stride, a_scale_stride_m, a_scale_stride_k, w_scale_stride_n, w_scale_stride_k, c_stride;
+    int64_t a_stride, w_stride, a_scale_stride_m, a_scale_stride_k, w_scale_stride_n, w_scale_stride_k,
+        c_stride;
     int32_t m, n, k, k_blocks;
-    int32_t ranges, range_units, range_rest; // block r takes range_units (+1 while r < range_rest) units of (tile, k block)
+    int32_t ranges, range_units,
+        range_rest; // block r takes range_units (+1 while r < range_rest) units of (tile, k block)
     int32_t use_maps, w_scale_e8m0, bias_type, c_type;
 } rdk_gemm_step_args;
 
@@ -45,7 +47,8 @@ RDK_HOST_DEVICE int rdk_step_stages(int tokens, int rows) {
     return fit < RDK_STEP_STAGES_MAX ? fit : RDK_STEP_STAGES_MAX;
 }
 RDK_HOST_DEVICE int rdk_step_shared_bytes(int tokens, int rows) {
-    return rdk_step_fixed_bytes(tokens, rows) + rdk_step_stages(tokens, rows) * (rdk_step_stage_bytes(tokens, rows) + 16);
+    return rdk_step_fixed_bytes(tokens, rows) +
+           rdk_step_stages(tokens, rows) * (rdk_step_stage_bytes(tokens, rows) + 16);
 }
 
 #endif // RDI_GEMM_SM90A_ARGS_H

@@ -166,8 +166,7 @@ __device__ __forceinline__ void produce_scales(const rdk_gemm_step_args &args, r
             for (int i = 0; i < TOKENS / 4; i++)
                 r.scales[at.slot][threadIdx.x % 8][scale_place<TOKENS>(threadIdx.x % 32 / 8 + 4 * i)] =
                     batch[d].tokens[i] * batch[d].weight;
-            __syncwarp();
-            if (threadIdx.x % 32 == 0) barrier_arrive(&r.scale_full[at.slot]);
+            barrier_arrive(&r.scale_full[at.slot]); // each lane for what it stored
             batch[d].fetch(args, s::rows, first + d + s::scale_ahead, begin, end);
             at.advance<RDK_STEP_SCALE_BATCHES>();
         }
@@ -230,10 +229,8 @@ __device__ __forceinline__ void promote_block(ring<TOKENS, GROUPS> &r, reader &a
     for (int i = 0; i < TOKENS / 2; i++) sum[i] = fmaf(acc[i], scale[i / 4 * 2 + i % 2], sum[i]);
     __syncwarp();
     bool batch_done = at.unit % RDK_STEP_SCALE_UNITS == RDK_STEP_SCALE_UNITS - 1 || at.unit == at.end - 1;
-    if (threadIdx.x % 32 == 0) {
-        barrier_arrive(&r.empty[at.stage.slot]);
-        if (batch_done) barrier_arrive(&r.scale_empty[at.batch.slot]);
-    }
+    if (threadIdx.x % 32 == 0) barrier_arrive(&r.empty[at.stage.slot]);
+    if (batch_done) barrier_arrive(&r.scale_empty[at.batch.slot]); // each lane for what it read
     at.stage.advance<s::stages>();
     if (batch_done) at.batch.advance<RDK_STEP_SCALE_BATCHES>();
     at.unit++;
@@ -409,8 +406,8 @@ template <int TOKENS, int GROUPS> __device__ __forceinline__ void step_block(con
             barrier_init(&r.empty[i], GROUPS * 4);
         }
         for (int i = 0; i < RDK_STEP_SCALE_BATCHES; i++) {
-            barrier_init(&r.scale_full[i], 1);
-            barrier_init(&r.scale_empty[i], GROUPS * 4);
+            barrier_init(&r.scale_full[i], 32);
+            barrier_init(&r.scale_empty[i], GROUPS * 128);
         }
         barrier_init_fence();
     }

@@ -18,7 +18,8 @@ static int32_t step_tokens(int64_t m) {
 
 size_t rdi_gemm_step_sm90a_ws(const void *args, int32_t units) {
     const rdi_gemm_args *a = args;
-    return (size_t)units * (size_t)step_tile_rows(a->n, units) * (size_t)step_tokens(a->m) * 2 * sizeof(float);
+    return (size_t)units * (size_t)step_tile_rows(a->n, units) * (size_t)step_tokens(a->m) * 2 *
+           sizeof(float);
 }
 
 // The copy engine wants 16-byte rows; a single row may have any stride.
@@ -97,7 +98,8 @@ static void step_launch(const rdi_gemm_args *a, void *ws, const rd_device_info *
 }
 
 // Up to four launches of 128 tokens each, one after the other over the same words of the workspace.
-int32_t rdi_gemm_step_sm90a_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
+int32_t rdi_gemm_step_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
+                                     rdi_launch *out) {
     const rdi_gemm_args *a = args;
     int32_t count = 0;
     for (int64_t first = 0; first < a->m; first += RDK_STEP_TOKENS_MAX, count++) {

@@ -36,24 +36,29 @@ int32_t rdi_quant_sm90a_geometry(const void *args, void *ws, const rd_device_inf
     rdk_quant_sm90a_args kernel = kernel_args(a);
     (void)ws, (void)device;
     uint32_t blocks = (uint32_t)rdi_ceil_div(a->m * kernel.groups, RDK_QUANT_THREADS / 16);
-    rdi_launch_fill(out, "rdk_quant_fp8_sm90a", (const uint32_t[3]){blocks, 1, 1}, RDK_QUANT_THREADS, &kernel, sizeof kernel);
+    rdi_launch_fill(out, "rdk_quant_fp8_sm90a", (const uint32_t[3]){blocks, 1, 1}, RDK_QUANT_THREADS, &kernel,
+                    sizeof kernel);
     out->dependent = true;
     return 1;
 }
 
-int32_t rdi_quant_norm_sm90a_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
+int32_t rdi_quant_norm_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
+                                      rdi_launch *out) {
     const rdi_quant_args *a = args;
     rdk_quant_sm90a_args kernel = kernel_args(a);
-    static const char *const names[2][2] = {{"rdk_quant_fp8_norm_sm90a_x1", "rdk_quant_fp8_norm_sm90a_x2"},
-                                            {"rdk_quant_fp8_norm_sm90a_vector_x1", "rdk_quant_fp8_norm_sm90a_vector_x2"}};
+    static const char *const names[2][2] = {
+        {"rdk_quant_fp8_norm_sm90a_x1", "rdk_quant_fp8_norm_sm90a_x2"},
+        {"rdk_quant_fp8_norm_sm90a_vector_x1", "rdk_quant_fp8_norm_sm90a_vector_x2"}};
     bool vector = rdk_norm_vector(a->x, a->x_stride, a->k, a->x_dtype) &&
                   rdk_norm_vector(a->norm_weight, 0, a->k, a->norm_dtype) &&
                   (a->fuse != RDI_FUSE_ADD_RMSNORM ||
                    rdk_norm_vector(a->residual, a->residual_stride, a->k, a->residual_dtype));
     (void)ws;
     bool dense = vector && rdk_norm_turns(a->k) == 1 && a->m > device->compute_units;
-    rdi_launch_fill(out, dense ? "rdk_quant_fp8_norm_sm90a_dense_x1" : names[vector][rdk_norm_turns(a->k) - 1],
-                    (const uint32_t[3]){rdk_norm_blocks(a->m, a->k, device->compute_units), 1, 1}, rdk_norm_threads(a->k), &kernel, sizeof kernel);
+    rdi_launch_fill(out,
+                    dense ? "rdk_quant_fp8_norm_sm90a_dense_x1" : names[vector][rdk_norm_turns(a->k) - 1],
+                    (const uint32_t[3]){rdk_norm_blocks(a->m, a->k, device->compute_units), 1, 1},
+                    rdk_norm_threads(a->k), &kernel, sizeof kernel);
     out->dependent = true;
     return 1;
 }
