@@ -25,7 +25,7 @@ demo: ## install what is missing, build, get the demo model, convert it, show th
 	$(BUILD)/radiance generate $(FP8) --prompt "Why is the sky blue?" --max-tokens 96 --temperature 0 --report --stats
 
 demo-gfx1201: ## five greedy answers from gfx1201 machine code on the simulated card, beside the CPU's
-	@tools/bootstrap.sh build demo
+	@tools/bootstrap.sh build demo test
 	@$(MAKE) --no-print-directory build
 	@tools/get_demo_model.sh $(MODEL)
 	@test -d $(FP8) || $(BUILD)/radiance convert $(MODEL) $(FP8) --head fp8
@@ -49,11 +49,7 @@ test-asan test-tsan: test-%: ## ctest under ASan+UBSan, or the threaded tests un
 	@tools/bootstrap.sh build test
 	@tools/run_tests.sh $(JOBS) $*
 
-test-wheel: ## the wheel of the vLLM plugin into build-wheel/dist, checked in a fresh virtual environment
-	@tools/bootstrap.sh build wheel
-	@tools/make_wheel.sh $(WHEELS)
-
-fuzz: ## every fuzz target for 10 s from its kept corpus
+test-fuzz: ## every fuzz target for 10 s from its kept corpus
 	@tools/bootstrap.sh build test
 	@tools/run_tests.sh $(JOBS) fuzz
 
@@ -83,4 +79,4 @@ clean: ## remove the build folders
 	rm -rf build build-asan build-tsan build-fuzz build-wheel build-configure.log
 
 help: ## this list
-	@grep -hE '^[a-z -]+:.*## ' Makefile | sed -E 's/^([a-z -]+):.*## /\1\t/' | awk -F'\t' '{printf "  make %-22s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9 -]+:.*## ' Makefile | sed -E 's/^([a-z0-9 -]+):.*## /\1\t/' | awk -F'\t' '{printf "  make %-22s %s\n", $$1, $$2}'

@@ -12,6 +12,7 @@
 #include "backend/backend.h"
 #include "ops/ctx.h"
 #include "run_cli.h"
+#include "support/tiny_model.h"
 
 static cli_result result;
 
@@ -154,6 +155,34 @@ static void test_lost_in_mid_run(void **state) {
     says("sim:gfx1201: hip");
 }
 
+// The whole runner: weights that do not fit, and a card that is lost in the prompt or in a step. Each ends with the words and
+// a code, in no more time than a good run.
+static void test_generate_on_a_failing_card(void **state) {
+    (void)state;
+    static const struct {
+        const char *environment;
+        rd_status code;
+        const char *text;
+    } runs[] = {{"GFX12SIM_MEMORY=1M", RD_E_NOMEM, "sim:gfx1201: out of memory: "},
+                {"GFX12SIM_LOSE_AFTER=3", RD_E_DEVICE, "device lost"},
+                {"GFX12SIM_LOSE_AFTER=60", RD_E_DEVICE, "device lost"},
+                {"GFX12SIM_LOSE_AFTER=150", RD_E_DEVICE, "device lost"}};
+    const char *arguments =
+        "generate faults_model --device sim:gfx1201 --context 128 --raw --prompt 'hello there' "
+        "--max-tokens 8 --ignore-end";
+    assert_int_equal(tiny_model_write("faults_model", &(tiny_model_options){.seed = 1}), 0);
+    cli_run("", arguments, &result);
+    if (result.code == RD_E_NO_DEVICE || result.code == RD_E_UNSUPPORTED)
+        skip(); // no simulator or no kernels
+    assert_int_equal(result.code, 0);
+    for (size_t i = 0; i < RDI_COUNT(runs); i++) {
+        cli_run(runs[i].environment, arguments, &result);
+        if (result.code != (int)runs[i].code)
+            fail_msg("%s: exit code %d\n%s", runs[i].environment, result.code, result.err);
+        says(runs[i].text);
+    }
+}
+
 int main(void) {
     setenv("GFX12SIM_MEMORY", "64M", 1); // read at the simulator's first call
     const struct CMUnitTest tests[] = {
@@ -162,6 +191,7 @@ int main(void) {
         cmocka_unit_test(test_bad_code_objects),
         cmocka_unit_test(test_memory_is_full),
         cmocka_unit_test(test_lost_in_mid_run),
+        cmocka_unit_test(test_generate_on_a_failing_card),
         cmocka_unit_test(test_fault_stops_the_card), // last: the card stays stopped
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// labels: slow
 // Every gfx1201 row against its reference on the simulator, as `radiance check` does it: small shapes, or the whole grid with
 // RADIANCE_TEST_FULL=1.
 #include <setjmp.h>

@@ -102,6 +102,38 @@ static void test_batch_is_alone(void **state) {
     tiny_free(&m);
 }
 
+// More rows than class "step" takes in a call: two passes, and each row as if its session had stepped alone.
+static void test_large_steps_keep_their_class(void **state) {
+    (void)state;
+    if (!probe()) skip();
+    enum { SESSIONS = 9, WIDTH = 15 };
+    tiny_model m;
+    rig r;
+    int32_t ids[1 + WIDTH];
+    static float together[SESSIONS][WIDTH * 256], alone[WIDTH * 256];
+    tiny_make(&m, &tiny_llama, ++seed);
+    rig_open(&r, &m, (rig_options){.sessions = SESSIONS, .context = 64, .w8a8 = 1, .device = "sim:gfx1201"});
+    assert_true(m.spec.vocab <= 256); // the arrays above
+    random_ids(&m, ids, 1 + WIDTH);
+    rd_session *session[SESSIONS] = {r.session};
+    rd_step_item items[SESSIONS];
+    for (int i = 0; i < SESSIONS; i++) {
+        if (i) ok(rd_session_create(r.engine, &session[i]));
+        ok(rd_session_sync(session[i], ids, 1, NULL, NULL));
+        items[i] = (rd_step_item){session[i], ids + 1, WIDTH, together[i]};
+    }
+    ok(rd_engine_step(r.engine, items, SESSIONS));
+    assert_int_equal(r.engine->passes[RDI_PASS_STEP], 2);
+    ok(rd_session_truncate(session[0], 1));
+    items[0].logits = alone;
+    ok(rd_engine_step(r.engine, items, 1));
+    for (int i = 0; i < SESSIONS; i++)
+        if (memcmp(together[i], alone, sizeof(float) * (size_t)(WIDTH * m.spec.vocab)))
+            fail_msg("session %d", i);
+    rig_close(&r);
+    tiny_free(&m);
+}
+
 static void test_memory_comes_back(void **state) {
     (void)state;
     rd_ctx *ctx = card_ctx();
@@ -130,9 +162,8 @@ int main(int argc, char **argv) {
     seed = argc > 1 ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
     print_message("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_logits_near_the_host),
-        cmocka_unit_test(test_speculation_and_graphs),
-        cmocka_unit_test(test_batch_is_alone),
+        cmocka_unit_test(test_logits_near_the_host), cmocka_unit_test(test_speculation_and_graphs),
+        cmocka_unit_test(test_batch_is_alone),       cmocka_unit_test(test_large_steps_keep_their_class),
         cmocka_unit_test(test_memory_comes_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -196,6 +196,86 @@ static void test_unified_attention_grid(void **unused) {
     assert_true(count >= 7);
 }
 
+// ---- special codes ----------------------------------------------------------------------------------------------------
+static void put_code(attn_case *c, bool value, int64_t position, int64_t head, int64_t dim, uint16_t code) {
+    const rdi_attn_args *a = &c->args;
+    int64_t block = c->table[position / a->block_tokens], token = position % a->block_tokens;
+    (value ? c->v_codes : c->k_codes)[0][(position * a->kv_heads + head) * a->head_dim + dim] = code;
+    if (value)
+        case_put(c->v.data, a->kv_dtype, case_value_at(a, block, token, head, dim), code);
+    else
+        case_put(c->k.data, a->kv_dtype, case_key_at(a, block, token, head, dim), code);
+}
+static attn_shape special_shape(int i) {
+    return (attn_shape){.seqs = 1,
+                        .q_heads = 3,
+                        .kv_heads = 1,
+                        .head_dim = head_dims[i / 2],
+                        .block_tokens = 16,
+                        .q_dtype = RD_DTYPE_BF16,
+                        .kv_dtype = i & 1 ? RD_DTYPE_BF16 : RD_DTYPE_E4M3,
+                        .out_dtype = RD_DTYPE_F32,
+                        .q_len = {2},
+                        .kv_len = {70}};
+}
+
+// Every finite e4m3 code as key and as value, subnormals and 448 among them; bf16 of sizes 2^-40 to 2^40 as values.
+static void test_every_code(void **unused) {
+    (void)unused;
+    NEED_SIM();
+    uint64_t rng = fresh_seed("attn_decode_gfx1201 codes");
+    for (int i = 0; i < 8; i++) {
+        attn_shape shape = special_shape(i);
+        attn_case *c = case_new(&shape, &rng);
+        for (int64_t at = 0; at < 70 * c->args.head_dim; at++) {
+            int64_t position = at / c->args.head_dim, dim = at % c->args.head_dim;
+            if (shape.kv_dtype == RD_DTYPE_E4M3) {
+                uint8_t key = (uint8_t)random_next(&rng), value = (uint8_t)random_next(&rng);
+                put_code(c, false, position, 0, dim, (key & 0x7f) == 0x7f ? 0 : key);
+                put_code(c, true, position, 0, dim, (value & 0x7f) == 0x7f ? 0x80 : value);
+            } else {
+                float size = ldexpf(1, (int)(random_next(&rng) % 81) - 40);
+                put_code(c, true, position, 0, dim, rdi_bf16_from_f32(size * random_normal(&rng)));
+            }
+        }
+        c->args.scale *= 0.01f; // scores of a few units, not of thousands
+        void *out = card_run(c, gpu_row(decode_row(shape.kv_dtype)));
+        compare_to_oracle(c, out, decode_row(shape.kv_dtype));
+        free(out);
+        case_free(c);
+    }
+}
+
+// A NaN among the values spoils its own dim and no other; one among the keys spoils the rows that see it.
+static void test_nan_stays_where_it_is(void **unused) {
+    (void)unused;
+    NEED_SIM();
+    uint64_t rng = fresh_seed("attn_decode_gfx1201 NaN");
+    for (int i = 0; i < 8; i++) {
+        attn_shape shape = special_shape(i);
+        attn_case *c = case_new(&shape, &rng);
+        uint16_t nan_code = shape.kv_dtype == RD_DTYPE_E4M3 ? 0x7f : 0x7fc0,
+                 kept = c->k_codes[0][69 * c->args.head_dim + 3];
+        const rdi_row *row = gpu_row(decode_row(shape.kv_dtype));
+        float *clean = card_run(c, row);
+        put_code(c, true, 20, 0, 5, nan_code);
+        float *value = card_run(c, row);
+        put_code(c, true, 20, 0, 5, 0);
+        put_code(c, false, 69, 0, 3, nan_code); // the last key: the second token sees it, the first does not
+        float *key = card_run(c, row);
+        put_code(c, false, 69, 0, 3, kept);
+        for (int64_t t = 0; t < 2; t++)
+            for (int64_t h = 0; h < 3; h++)
+                for (int64_t d = 0; d < c->args.head_dim; d++) {
+                    int64_t at = case_out_at(c, t, h, d);
+                    assert_true(d == 5 ? isnan(value[at]) : value[at] == clean[at]);
+                    assert_true(t == 1 ? isnan(key[at]) : isfinite(key[at]));
+                }
+        free(clean), free(value), free(key);
+        case_free(c);
+    }
+}
+
 // ---- order class ------------------------------------------------------------------------------------------------------
 static void same_rows(const attn_case *c, const uint8_t *whole, const uint8_t *part, int64_t first,
                       int64_t last, const char *what) {
@@ -386,7 +466,8 @@ static void test_geometry(void **unused) {
     assert_int_equal(out[0].grid[2], 34);
     assert_int_equal(out[0].block[0], 128);
     assert_string_equal(out[1].kernel, "rdk_attn_decode_fp8kv_gfx1201_merge_h256");
-    assert_int_equal(out[1].grid[0], 60); // 20 tokens of 12 heads, four a work-group
+    assert_int_equal(out[1].grid[0], 20);
+    assert_int_equal(out[1].grid[1], 3); // 12 heads, four a work-group
     assert_int_equal(rdi_attn_decode_gfx1201_ws(&a, 64), 20 * 12 * 34 * 258 * 4);
     a.max_q_len = 2; // 12 rows
     rdi_attn_decode_bf16kv_gfx1201_geometry(&a, NULL, NULL, out);
@@ -433,6 +514,7 @@ int main(void) {
         cmocka_unit_test(test_schedule_seeds),  cmocka_unit_test(test_geometry),
         cmocka_unit_test(test_block_magic),     cmocka_unit_test(test_decode_numbers),
         cmocka_unit_test(test_prefill_numbers), cmocka_unit_test(test_unified_attention_grid),
+        cmocka_unit_test(test_every_code),      cmocka_unit_test(test_nan_stays_where_it_is),
         cmocka_unit_test(test_decode_widths),   cmocka_unit_test(test_prefill_batches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

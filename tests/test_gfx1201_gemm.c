@@ -214,7 +214,7 @@ static void check_tiles(const family *f, int64_t m, int64_t n, int64_t k, size_t
 // Every kernel of a class: row tiles by M; weight tiles by N, as a card of few compute units has them.
 static void test_step_tiles(void **state) {
     NEED_SIM();
-    static const int64_t rows[] = {1, 16, 17, 40, 128}, columns[] = {112, 144, 272};
+    static const int64_t rows[] = {1, 16, 17, 40, 128}, columns[] = {48, 112, 144, 272};
     (void)state;
     sim.compute_units = 4;
     for (size_t f = 0; f < RDI_COUNT(steps); f++)
@@ -352,7 +352,7 @@ static void test_step_bits(void **state) {
     NEED_SIM();
     (void)state;
     for (size_t f = 0; f < RDI_COUNT(steps); f++)
-        for (int units = 1; units <= 4; units *= 2) { // N = 112: four, two and one weight tiles
+        for (int units = 1; units <= 8; units *= 2) { // N = 112: every pair of tiles and slices
             gemm_spec spec = sized(steps[f], 128, 112, 672);
             spec.c_dtype = RD_DTYPE_F32;
             sim.compute_units = units;
@@ -430,7 +430,7 @@ static void test_step_geometry(void **state) {
     } rows[] = {
         {1, 14336, 64, 1, 4, 4, false}, {16, 5120, 64, 1, 4, 4, false},  {17, 34816, 64, 2, 4, 4, false},
         {33, 5120, 64, 4, 2, 4, false}, {128, 4096, 64, 4, 2, 4, false}, {8, 4095, 64, 1, 2, 4, false},
-        {8, 2047, 64, 1, 1, 8, false},  {100, 256, 64, 4, 1, 8, false},  {8, 5120, 64, 1, 4, 4, true},
+        {8, 2047, 64, 1, 2, 8, false},  {100, 256, 64, 4, 1, 8, false},  {8, 5120, 64, 1, 4, 4, true},
         {17, 5120, 64, 2, 2, 4, true},  {128, 256, 64, 2, 1, 8, true}};
     for (size_t i = 0; i < RDI_COUNT(rows); i++) {
         rdi_step_tiles tiles = rdi_gemm_step_tiles(rows[i].m, rows[i].n, rows[i].units, rows[i].widen);
@@ -454,7 +454,7 @@ static void test_step_geometry(void **state) {
                           .w_dtype = RD_DTYPE_E4M3,
                           .c_dtype = RD_DTYPE_BF16};
     assert_int_equal(row_named(fp8_step.names.row)->geometry(&args, NULL, &device, &launch), 1);
-    assert_string_equal(launch.kernel, "rdk_gemm_fp8block_step_gfx1201_4x2");
+    assert_string_equal(launch.kernel, "rdk_gemm_fp8block_step_gfx1201_4x2x4");
     assert_int_equal(launch.grid[0], 2);
     assert_int_equal(launch.grid[1], 449);
     assert_int_equal(launch.block[0], 128);

@@ -227,6 +227,7 @@ static void test_geometry(void **state) {
     gpu_row("quant_fp8_gfx1201")->geometry(&a, NULL, &device, &launch);
     assert_int_equal(kernel->wide, 0);
     a.fuse = RDI_FUSE_ADD_RMSNORM;
+    a.residual_dtype = RD_DTYPE_F32, a.norm_dtype = RD_DTYPE_BF16;
     gpu_row("quant_fp8_gfx1201")->geometry(&a, NULL, &device, &launch);
     assert_string_equal(launch.kernel, "rdk_quant_fp8_gfx1201_norm");
     assert_int_equal(launch.grid[1], 1);

@@ -9,6 +9,7 @@
 #include "backend/code_objects.h"
 #include "kernels/elementwise/args.h"
 #include "kernels/elementwise/gfx1201_args.h"
+#include "kernels/quant_fp8/args.h"
 #include "kernels/rows.h"
 
 static void test_each_row_has_its_kernels(void **state) {
@@ -83,17 +84,44 @@ static void test_act_mul_geometry(void **state) {
     assert_int_equal(kernel.y, 16384);
     assert_int_equal(kernel.k, 5000);
     assert_int_equal(kernel.gelu, 1);
-    assert_int_equal(kernel.aligned, 1);
+    assert_int_equal(kernel.wide, 1);
     rdi_act_mul_args odd = args;
     odd.up_stride = 5001;
     rdi_act_mul_gfx1201_geometry(&odd, NULL, NULL, out);
     memcpy(&kernel, out[0].args, sizeof kernel);
-    assert_int_equal(kernel.aligned, 0);
+    assert_int_equal(kernel.wide, 0);
     odd = args;
     odd.y = (void *)16386;
     rdi_act_mul_gfx1201_geometry(&odd, NULL, NULL, out);
     memcpy(&kernel, out[0].args, sizeof kernel);
-    assert_int_equal(kernel.aligned, 0);
+    assert_int_equal(kernel.wide, 0);
+}
+
+// Operands that no key of the question names may have any floating type on a CPU. A card's kernels load three.
+static void test_unnamed_operands_are_refused(void **state) {
+    (void)state;
+    const rd_dtype refused[] = {RD_DTYPE_E4M3, RD_DTYPE_E8M0},
+                   taken[] = {RD_DTYPE_F32, RD_DTYPE_BF16, RD_DTYPE_F16};
+    static char operand[4096];
+    rdi_launch out[RDI_MAX_LAUNCHES];
+    for (size_t i = 0; i < RDI_COUNT(refused) + RDI_COUNT(taken); i++) {
+        rd_dtype type = i < RDI_COUNT(refused) ? refused[i] : taken[i - RDI_COUNT(refused)];
+        int32_t needed = i >= RDI_COUNT(refused);
+        rdi_rmsnorm_args norm = {.m = 1, .k = 64, .residual = operand, .residual_dtype = type};
+        rdi_rope_args rope = {.tokens = 1, .q_heads = 1, .head_dim = 64, .rotary_dim = 64};
+        rope.q_norm = operand, rope.norm_dtype = type;
+        assert_int_equal(rdi_rmsnorm_gfx1201_geometry(&norm, NULL, NULL, out), needed);
+        if (!needed) assert_non_null(strstr(rd_error_text(), "rmsnorm: residual: dtype="));
+        assert_int_equal(rdi_rope_gfx1201_geometry(&rope, NULL, NULL, out), needed);
+        for (rdi_quant_fuse fuse = RDI_FUSE_RMSNORM; fuse <= RDI_FUSE_SILU_MUL; fuse++) {
+            rdi_quant_args quant = {.m = 1, .k = 128, .fuse = fuse, .x_dtype = RD_DTYPE_BF16};
+            quant.up_dtype = quant.residual_dtype = quant.norm_dtype = type;
+            assert_int_equal(rdi_quant_fp8_gfx1201_geometry(&quant, NULL, NULL, out), needed);
+        }
+        norm.residual = NULL, rope.q_norm = NULL; // not given: their types mean nothing
+        assert_int_equal(rdi_rmsnorm_gfx1201_geometry(&norm, NULL, NULL, out), 1);
+        assert_int_equal(rdi_rope_gfx1201_geometry(&rope, NULL, NULL, out), 1);
+    }
 }
 
 int main(void) {
@@ -101,6 +129,7 @@ int main(void) {
         cmocka_unit_test(test_each_row_has_its_kernels),
         cmocka_unit_test(test_resources_refuse_bad_calls),
         cmocka_unit_test(test_act_mul_geometry),
+        cmocka_unit_test(test_unnamed_operands_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

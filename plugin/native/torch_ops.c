@@ -197,7 +197,8 @@ static rd_tensor optional(rdt_tensor handle) {
     return tensor;
 }
 
-// (q, k_cache, v_cache, k_scale, v_scale, block_table, kv_lens, q_starts, sinks, out, scale, softcap, window, longest, token_order)
+// (q, k_cache, v_cache, k_scale, v_scale, block_table, kv_lens, q_starts, sinks, out, scale, softcap, window, longest, longest_kv,
+// token_order)
 static void attn(uint64_t *stack, uint64_t inputs, uint64_t outputs) {
     (void)inputs;
     (void)outputs;
@@ -220,10 +221,12 @@ static void attn(uint64_t *stack, uint64_t inputs, uint64_t outputs) {
                          .out = view_of(in[9]).tensor,
                          .scale = real_of(stack[10]),
                          .softcap = real_of(stack[11]),
-                         .window = (int32_t)(int64_t)stack[12]};
+                         .window = (int32_t)(int64_t)stack[12],
+                         .max_q_len = (int32_t)(int64_t)stack[13],
+                         .max_kv_len = (int32_t)(int64_t)stack[14]};
     bool shaped = args.q.rank == 3 && args.k_cache.rank == 4 && args.k_cache.shape[2] > 0;
     rd_status status =
-        shaped ? rdt_attn_run(&args, (int64_t)stack[13], (int32_t)(stack[14] & 1), &scratch, stream_of(&q))
+        shaped ? rdt_attn_run(&args, (int64_t)stack[13], (int32_t)(stack[15] & 1), &scratch, stream_of(&q))
                : RD_E_INVALID;
     if (card.held) rdt_torch.aoti_torch_delete_tensor_object(card.held);
     drop(in, TENSORS);
@@ -271,6 +274,7 @@ static const struct {
      "attn(Tensor q, Tensor k_cache, Tensor v_cache, Tensor k_scale, Tensor v_scale, Tensor block_table, "
      "Tensor kv_lens, "
      "Tensor q_starts, Tensor sinks, Tensor(a!) out, float scale, float softcap, int window, int longest, "
+     "int longest_kv, "
      "bool token_order) -> ()",
      attn},
     {"kv_write",

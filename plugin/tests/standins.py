@@ -107,6 +107,17 @@ class Tensor:
         first, last, _ = rows.indices(self.shape[0])
         return self._like(shape=(last - first, *self.shape[1:]), _offset=self._offset + first * self._stride[0])
 
+    def transpose(self, first, second):
+        shape, stride = list(self.shape), list(self._stride)
+        shape[first], shape[second] = shape[second], shape[first]
+        stride[first], stride[second] = stride[second], stride[first]
+        return self._like(shape=tuple(shape), _stride=tuple(stride))
+
+    def split(self, size, axis):
+        assert axis == -1
+        shape = (*self.shape[:-1], size)
+        return [self._like(shape=shape, _offset=self._offset + at) for at in range(0, self.shape[-1], size)]
+
     def copy_(self, other):
         assert self.shape == other.shape, (self.shape, other.shape)
         size = self.dtype.itemsize
@@ -330,6 +341,15 @@ class Worker:
         return "warm"
 
 
+class TritonAttentionImpl:
+    def __init__(self, num_heads, head_size, scale, num_kv_heads, *rest, **named):
+        self.num_heads, self.head_size, self.scale, self.num_kv_heads = num_heads, head_size, scale, num_kv_heads
+        self.supports_quant_query_input = True
+
+    def forward(self, *arguments):
+        return "triton"
+
+
 class Scheduler:
     def __init__(self, table):
         self.dynamic_sd_lookup = table
@@ -387,6 +407,7 @@ def quant_modules():
 def vllm_modules(kind, minor, device):
     class AttentionBackendEnum(enum.Enum):
         CPU_ATTN = "stock"
+        CUSTOM = ""
 
     backends = {}
     modules = {
@@ -401,6 +422,9 @@ def vllm_modules(kind, minor, device):
         "vllm.v1.attention.backends.registry": dict(
             AttentionBackendEnum=AttentionBackendEnum, backends=backends,
             register_backend=lambda member, path: backends.__setitem__(member.name, path)),
+        "vllm.v1.attention.backend": dict(AttentionType=types.SimpleNamespace(DECODER="decoder", ENCODER="encoder")),
+        "vllm.v1.attention.backends.triton_attn": dict(
+            TritonAttentionBackend=type("TritonAttentionBackend", (), {}), TritonAttentionImpl=TritonAttentionImpl),
         "vllm.model_executor.layers.attention.mm_encoder_attention": dict(
             MMEncoderAttention=type("MMEncoderAttention", (), dict(register_oot=classmethod(lambda cls, op: op)))),
         "vllm.model_executor.layers.logits_processor": dict(

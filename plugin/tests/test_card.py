@@ -4,7 +4,9 @@ over (row-major on the card, rows padded by 256 bytes as vLLM does on ROCm), are
 formula. Activations are chosen so that their quantisation is exact. RADIANCE_TEST_FULL=1 takes whole shapes: many minutes."""
 
 import contextlib
+import importlib
 import io
+import math
 import os
 import pathlib
 import random
@@ -61,6 +63,45 @@ class Layer:
                 test.assertLessEqual(abs(got[row * self.n + column] - total), bound, (self.n, self.k, row, column, SEED))
 
 
+class Batch:
+    """A paged cache as Triton's backend keeps it, [blocks, kv heads, tokens, K then V], and sequences over it."""
+
+    heads, kv_heads, dim, block, blocks = 4, 2, 64, 16, 9
+
+    def __init__(self, q_lens, kv_lens, rng):
+        value = lambda: rng.randrange(-8, 9) / 8
+        self.q_lens, self.kv_lens = q_lens, kv_lens
+        self.cache = [value() for _ in range(self.blocks * self.kv_heads * self.block * 2 * self.dim)]
+        self.q = [value() for _ in range(sum(q_lens) * self.heads * self.dim)]
+        order = rng.sample(range(self.blocks), self.blocks)
+        most = max(-(-n // self.block) for n in kv_lens)
+        self.table = [[order.pop() if i < -(-n // self.block) else 0 for i in range(most)] for n in kv_lens]
+        starts = [sum(q_lens[:i]) for i in range(len(q_lens) + 1)]
+        ints = lambda values, *shape: Tensor(shape, DTYPES["int32"]).fill(struct.pack(f"<{len(values)}i", *values)).to(CARD)
+        self.metadata = types.SimpleNamespace(
+            num_actual_tokens=sum(q_lens), causal=True, max_query_len=max(q_lens), max_seq_len=max(kv_lens),
+            block_table=ints([b for row in self.table for b in row], len(kv_lens), most),
+            seq_lens=ints(kv_lens, len(kv_lens)), query_start_loc=ints(starts, len(starts)))
+
+    def tensors(self):
+        rows = (sum(self.q_lens), self.heads, self.dim)
+        cache = Tensor((self.blocks, self.kv_heads, self.block, 2 * self.dim), BF16).fill(bf16_bytes(self.cache)).to(CARD)
+        return Tensor(rows, BF16).fill(bf16_bytes(self.q)).to(CARD), cache, Tensor(rows, BF16).to(CARD)
+
+    def key(self, seq, position, head, part):
+        row = (self.table[seq][position // self.block] * self.kv_heads + head) * self.block + position % self.block
+        return self.cache[(row * 2 + part) * self.dim : (row * 2 + part + 1) * self.dim]
+
+    def expected(self, seq, token, head):
+        at = (sum(self.q_lens[:seq]) + token) * self.heads + head
+        q, kv_head = self.q[at * self.dim : (at + 1) * self.dim], head // (self.heads // self.kv_heads)
+        seen = self.kv_lens[seq] - self.q_lens[seq] + token + 1
+        scores = [sum(a * b for a, b in zip(q, self.key(seq, p, kv_head, 0))) * 0.125 for p in range(seen)]
+        weights = [math.exp(s - max(scores)) for s in scores]
+        values = [self.key(seq, p, kv_head, 1) for p in range(seen)]
+        return [sum(w * v[d] for w, v in zip(weights, values)) / sum(weights) for d in range(self.dim)]
+
+
 def simulator():
     """The plugin on a simulated card, or why not."""
     plugin("rocm", device="sim:gfx1201")
@@ -114,6 +155,39 @@ class Card(unittest.TestCase):
         from vllm_radiance import report
 
         self.assertIn("gemm_fp8block_chunk_preshuffle_gfx1201", report.text())
+
+    def implementation(self, **named):
+        _, statuses = run_install(RADIANCE_ATTENTION="1")
+        self.assertIn("choose it by --attention-backend CUSTOM", statuses["attention"].text)
+        path = sys.modules["vllm.v1.attention.backends.registry"].backends["CUSTOM"]
+        module, _, name = path.rpartition(".")
+        backend = getattr(importlib.import_module(module), name)
+        self.assertEqual(backend.get_name(), "CUSTOM")
+        with contextlib.redirect_stderr(io.StringIO()):
+            return backend.get_impl_cls()(Batch.heads, Batch.dim, 0.125, Batch.kv_heads, **named)
+
+    def test_attention(self):
+        sys.modules["vllm_radiance.installer"]._statuses = None
+        impl = self.implementation()
+        self.assertFalse(impl.supports_quant_query_input)
+        for q_lens, kv_lens in (([1, 1], [37, 16]), ([9, 3], [40, 9]), ([20, 5], [20, 33])):
+            batch = Batch(q_lens, kv_lens, random.Random(SEED))
+            q, cache, out = batch.tensors()
+            impl.forward(types.SimpleNamespace(), q, None, None, cache, batch.metadata, out)
+            got = bf16_values(out.bytes())
+            for seq in range(len(q_lens)):
+                for token in (0, q_lens[seq] - 1):
+                    for head in range(batch.heads):
+                        at = ((sum(q_lens[:seq]) + token) * batch.heads + head) * batch.dim
+                        for d, value in enumerate(batch.expected(seq, token, head)):
+                            self.assertLess(abs(got[at + d] - value), 1e-2, (q_lens, seq, token, head, d, SEED))
+
+    def test_attention_that_stays_with_triton(self):
+        sys.modules["vllm_radiance.installer"]._statuses = None
+        impl = self.implementation(attn_type="encoder")
+        self.assertEqual(impl.forward(None, None, None, None, None, None, None), "triton")
+        impl = self.implementation(kv_cache_dtype="fp8_e5m2")
+        self.assertFalse(impl.radiance)
 
     def test_a_reordered_weight_without_kernel_is_an_error_at_load(self):
         from vllm_radiance import linear

@@ -2,11 +2,26 @@
 """The attention hook: registers our backend where it is asked for, or where it was measured to beat the stock one."""
 
 from . import gates
-from .hook import ABSENT, MISSING, OFF, ON, Status
+from .hook import MISSING, OFF, ON, Status
 
 NAME, GATE = "attention", "RADIANCE_ATTENTION"
 # What `auto` means on a CPU; docs/vllm.md has the figures.
 CPU_AUTO = False
+
+
+def install_card(wanted, platform):
+    """On cards the class fills the name CUSTOM, for `--attention-backend CUSTOM`: no run on a card has shown it faster yet."""
+    device = getattr(platform, "radiance_device", "gpu:0")
+    if wanted == "auto":
+        return Status(NAME, GATE, OFF, "not measured on a card yet; RADIANCE_ATTENTION=1 registers it as CUSTOM")
+    try:
+        from vllm.v1.attention.backends.registry import AttentionBackendEnum, register_backend
+
+        custom = AttentionBackendEnum.CUSTOM
+    except (ImportError, AttributeError) as error:
+        return Status(NAME, GATE, MISSING, str(error))
+    register_backend(custom, "vllm_radiance.card_attention.RadianceCardAttentionBackend")
+    return Status(NAME, GATE, ON, f"as CUSTOM on {device}: choose it by --attention-backend CUSTOM")
 
 
 def install(adapter, platform):
@@ -14,7 +29,7 @@ def install(adapter, platform):
     if wanted == "0":
         return Status(NAME, GATE, OFF, f"{GATE}=0")
     if not platform.is_cpu():
-        return Status(NAME, GATE, ABSENT, "attn_prefill, attn_decode on this card; vLLM's own runs")
+        return install_card(wanted, platform)
     if wanted == "auto" and not CPU_AUTO:
         return Status(NAME, GATE, OFF, "stock is as fast here; RADIANCE_ATTENTION=1 turns it on")
     try:

@@ -137,7 +137,7 @@ class RadianceCPUAttentionImpl(CPUAttentionBackendImpl):
         for longest in (1, block_tokens + _TOKEN_GROUP):  # a decode step, a chunk of a prompt
             torch.ops.radiance.attn(rows, keys, values, self._nothing, self._nothing, none.view(1, 1), none,
                                     torch.zeros(2, dtype=torch.int32), self._sinks, rows, self.scale,
-                                    float(self.logits_soft_cap), max(self.sliding_window, 0), longest, True)
+                                    float(self.logits_soft_cap), max(self.sliding_window, 0), longest, 0, True)
 
     def _cache_scales(self, layer):
         if not self.is_fp8_kv_cache:
@@ -167,5 +167,5 @@ class RadianceCPUAttentionImpl(CPUAttentionBackendImpl):
             query[:tokens].view(tokens, heads, dim), keys, values, k_scale, v_scale, attn_metadata.block_table,
             attn_metadata.seq_lens, attn_metadata.query_start_loc, self._sinks,
             output[:tokens].view(tokens, heads, dim), self.scale, float(self.logits_soft_cap),
-            max(self.sliding_window, 0), attn_metadata.max_query_len, True)
+            max(self.sliding_window, 0), attn_metadata.max_query_len, 0, True)
         return output

@@ -15,14 +15,28 @@ from .log import say_once
 _kept = []  # a torch.library.Library unregisters its ops when it dies
 
 
+class AttnArgs(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        *((name, lib.Tensor) for name in ("q", "k_cache", "v_cache", "k_scale", "v_scale", "block_table", "kv_lens",
+                                          "q_starts", "sinks", "out")),
+        ("scale", ctypes.c_float),
+        ("softcap", ctypes.c_float),
+        *((name, ctypes.c_int32) for name in ("window", "max_q_len", "max_kv_len")),
+    ]
+
+
+class Scratch(ctypes.Structure):
+    _fields_ = [("get", ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)), ("state", ctypes.c_void_p)]
+
+
 class LinearCall(ctypes.Structure):
     _fields_ = [
         *((name, lib.Tensor) for name in ("x", "w", "w_scale", "bias", "c")),
         ("layout", ctypes.c_int32),
         ("quantise", ctypes.c_int32),
         ("stream", ctypes.c_void_p),
-        ("scratch_get", ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)),
-        ("scratch_state", ctypes.c_void_p),
+        ("scratch", Scratch),
     ]
 
 
@@ -60,6 +74,20 @@ def _fake_nothing(*arguments):
     return None
 
 
+def _card_scratch(x):
+    """(scratch, stream, what must live as long as the call): a card's scratch is a tensor of torch's, ordered on the stream."""
+    if x.device.type == "cpu":
+        return Scratch(), None, None
+    held = []
+
+    def get(state, size):
+        held.append(torch.empty((size,), dtype=torch.uint8, device=x.device))
+        return held[-1].data_ptr()
+
+    scratch = Scratch(get=Scratch._fields_[0][1](get))
+    return scratch, torch.cuda.current_stream().cuda_stream, (held, scratch)
+
+
 def _linear_by_ctypes(library):
     run = library.binding.rdt_linear_run
 
@@ -70,30 +98,42 @@ def _linear_by_ctypes(library):
                           layout=layout, quantise=int(quantise))
         if bias is not None:
             call.bias = tensor_of(bias)
-        held = []  # a card's scratch lives as long as the call; the allocator orders its reuse on the stream
-        if call.x.device:
-            call.stream = torch.cuda.current_stream().cuda_stream
-
-            def scratch(state, size):
-                held.append(torch.empty((size,), dtype=torch.uint8, device=x.device))
-                return held[0].data_ptr()
-
-            call.scratch_get = type(call.scratch_get)(scratch)
+        call.scratch, call.stream, held = _card_scratch(x)
         library.check(run(ctypes.byref(call)))
         return c.view(*x.shape[:-1], n)
 
     return linear
 
 
+def _attn_by_ctypes(library):
+    run = library.binding.rdt_attn_run
+    run.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p]
+
+    def attn(q, k_cache, v_cache, k_scale, v_scale, block_table, kv_lens, q_starts, sinks, out, scale, softcap, window, longest,
+             longest_kv, token_order):
+        args = AttnArgs(struct_size=ctypes.sizeof(AttnArgs), scale=scale, softcap=softcap, window=window, max_q_len=longest,
+                        max_kv_len=longest_kv)
+        given = dict(q=q, k_cache=k_cache, v_cache=v_cache, k_scale=k_scale, v_scale=v_scale, block_table=block_table,
+                     kv_lens=kv_lens, q_starts=q_starts, sinks=sinks, out=out)
+        for name, t in given.items():
+            if t.numel():  # a tensor without elements stands for an operand that is not given
+                setattr(args, name, tensor_of(t))
+        scratch, stream, held = _card_scratch(q)
+        library.check(run(ctypes.byref(args), longest, int(token_order), ctypes.byref(scratch), stream))
+
+    return attn
+
+
 def _register_by_ctypes(library):
-    """The linear op alone: the attention backend stays off without the shim."""
+    """The linears and attention; writing the cache stays with vLLM."""
     fragment = torch.library.Library("radiance", "FRAGMENT")
     linear = _linear_by_ctypes(library)
-    for index in range(2):
+    for index in range(3):
         fragment.define(library.binding.rdt_schema_at(index).decode())
     for key in ("CPU", "CUDA") if torch.version.cuda or torch.version.hip else ("CPU",):
         fragment.impl("fp8_linear", lambda x, w, s, n, layout, q: linear(x, w, s, None, n, layout, q), key)
         fragment.impl("fp8_linear_bias", linear, key)
+        fragment.impl("attn", _attn_by_ctypes(library), key)
     _kept.append(fragment)
 
 
@@ -116,8 +156,8 @@ def register(force_ctypes=False):
         _register_by_ctypes(library)
     torch.library.register_fake("radiance::fp8_linear", _fake_linear)
     torch.library.register_fake("radiance::fp8_linear_bias", _fake_linear_bias)
+    torch.library.register_fake("radiance::attn", _fake_nothing)
     if how == "boxed":
-        torch.library.register_fake("radiance::attn", _fake_nothing)
         torch.library.register_fake("radiance::kv_write", _fake_nothing)
     return how
 

@@ -95,7 +95,7 @@ struct rdi_loaded {
 // Loads at the first call (thread-safe); the handle lives as long as the card.
 rd_status rdi_card_load(rdi_card *card, const char *image, const rdi_loaded **out);
 void rdi_card_unload_all(rdi_card *card);
-// Checks the launch against the built kernel (symbol, size of the arguments, block) and starts it.
+// Checks the launch against the built kernel (symbol, size of the arguments) and starts it.
 rd_status rdi_card_launch(rdi_card *card, const rdi_loaded *loaded, const rdi_launch *launch, void *stream);
 
 #endif // RDI_BACKEND_H

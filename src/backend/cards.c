@@ -106,7 +106,7 @@ rd_status rd_device_open(const char *name, rd_device **out) {
 
 int32_t rd_device_cards(char *text, size_t *bytes) {
     static const char *const words[] = {[RDI_BACKEND_AMD] = "amd", [RDI_BACKEND_NVIDIA] = "nvidia"};
-    size_t capacity = text ? *bytes : 0, used = 0;
+    size_t capacity = text && bytes ? *bytes : 0, used = 0;
     int32_t cards = 0;
     if (capacity) text[0] = 0;
     for (int32_t i = 0; rdi_driver_at(i); i++) {

@@ -22,6 +22,7 @@ static const struct {
 typedef struct totals {
     int64_t rows, cases, failed;
     cJSON *list; // NULL: text
+    char model[128], arch[32];
 } totals;
 
 static void collect_rows(check_run *run, const char *backend) {
@@ -50,6 +51,11 @@ static void report_row(const check_row *row, totals *sum) {
         cli_json_text(object, "op", row->kernel->op);
         cli_json_text(object, "kernel", row->kernel->name);
         cli_json_text(object, "verdict", verdict_of(row));
+        cli_json_text(object, "device",
+                      sum->model); // each row tells its whole story: files are sent and joined
+        cli_json_text(object, "arch", sum->arch);
+        cli_json_text(object, "version", rd_version());
+        cli_json_text(object, "build", rd_build_id());
         cJSON_AddNumberToObject(object, "cases", (double)row->cases);
         cJSON_AddNumberToObject(object, "failed", (double)row->failed);
         cJSON_AddNumberToObject(object, "refused", (double)row->refused);
@@ -82,6 +88,10 @@ static rd_status check_rows(const char *device, int64_t threads, check_run *run,
         status =
             cli_error(RD_E_NO_DEVICE, "device=%s is a fixture, needs a device that runs kernels", info.name);
     run->host = run->ctx;
+    if (status == RD_OK) {
+        snprintf(sum->model, sizeof sum->model, "%s", info.model);
+        snprintf(sum->arch, sizeof sum->arch, "%s", info.arch);
+    }
     run->simulated = status == RD_OK && !strncmp(info.name, "sim:", 4);
     if (status == RD_OK && rd_ctx_device_number(run->ctx)) status = cli_open_ctx("cpu", threads, &run->host);
     if (status == RD_OK) {

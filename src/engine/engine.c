@@ -5,7 +5,9 @@
 
 #include <string.h>
 
-enum { CARD_LOGIT_ROWS = 16 };
+// Rows of order class "step" take 128 rows a call; a larger pass would fall to class "chunk", and a session's bits would
+// depend on how many others step with it.
+enum { CARD_LOGIT_ROWS = 16, CARD_STEP_ROWS = 128 };
 
 // ---- geometry --------------------------------------------------------------------------------------------------------
 static rd_status check_range(const char *field, int64_t value, int64_t min, int64_t max) {
@@ -52,6 +54,7 @@ static rd_status derive_geometry(const rdi_model_config *config, const rd_engine
     g->kv_dim = g->kv_heads * g->head_dim;
     g->qkv_dim = g->q_dim + 2 * g->kv_dim;
     g->row_capacity = g->chunk_rows > RD_MAX_VERIFY_WIDTH ? g->chunk_rows : RD_MAX_VERIFY_WIDTH;
+    g->step_rows = on_card ? (int32_t)rdi_min(g->row_capacity, CARD_STEP_ROWS) : g->row_capacity;
     g->max_blocks = (int32_t)rdi_ceil_div(g->context_tokens, RDI_BLOCK_TOKENS);
     int64_t blocks = (int64_t)g->max_blocks * g->max_sessions;
     RDI_TRY(check_range("max_sessions * context_tokens / 64", blocks, 1, INT32_MAX / 4));
@@ -275,6 +278,7 @@ rd_status rd_engine_create(rd_ctx *ctx, const rd_model *model, const rd_engine_o
 void rd_engine_free(rd_engine *engine) {
     if (!engine) return;
     rdi_slab *const slabs[] = {&engine->weights, &engine->cache, &engine->scratch_slab, &engine->workspace};
+    (void)rdi_memory_settle(&engine->memory); // a card may still be replaying a step
     rdi_step_graphs_free(engine);
     for (size_t i = 0; i < RDI_COUNT(slabs); i++) rdi_slab_free(slabs[i], &engine->memory);
     rdi_slab_free(&engine->host_slab, &engine->host_memory);

@@ -28,6 +28,7 @@ typedef struct rdi_geometry {
     int32_t max_sessions, pool_blocks;
     int32_t chunk_rows;   // most rows of a prefill chunk
     int32_t row_capacity; // most rows of any pass
+    int32_t step_rows;    // most rows of a decode or verify pass
     int32_t logit_rows;   // rows of the shared logits buffer (0: rows go straight to the session)
     rd_dtype kv_dtype;
     rd_dtype act_dtype;    // of q, k, v, attention and MLP inside a layer; residual and sums are f32

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the engine's bytes live: host memory or a card's. Every buffer that a kernel reads or writes comes from here. Slabs measure and carve with one function: a size that is reported is the size used.
+// Where the engine's bytes live: host memory or a card's. Every buffer that a kernel reads or writes comes from here. Slabs
+// measure and carve with one function: a size that is reported is the size used.
 #ifndef RDI_ENGINE_MEMORY_H
 #define RDI_ENGINE_MEMORY_H
 

@@ -111,7 +111,7 @@ rd_status rd_engine_step(rd_engine *engine, const rd_step_item *items, int32_t c
     for (int32_t begin = 0; begin < count && status == RD_OK;) {
         int32_t end = begin,
                 rows = 0; // as many items as fit a pass: which ones share it does not show in any row
-        while (end < count && rows + items[end].count <= engine->geometry.row_capacity)
+        while (end < count && rows + items[end].count <= engine->geometry.step_rows)
             rows += items[end++].count;
         status = run_items(engine, items + begin, end - begin);
         begin = end;

@@ -57,6 +57,15 @@ static inline void rdi_launch_fill(rdi_launch *launch, const char *kernel, const
     memcpy(launch->args, args, args_bytes);
 }
 
+// For geometries. The run entries let an operand that no key names be of any floating type; a card's kernels load these
+// three. False, with the error text set, when `dtype` is another.
+static inline bool rdi_launch_takes_type(const char *op, const char *field, rd_dtype dtype) {
+    if (dtype == RD_DTYPE_F32 || dtype == RD_DTYPE_BF16 || dtype == RD_DTYPE_F16) return true;
+    rdi_fail(RD_E_INVALID, "%s: %s: dtype=%s, a card needs one of: bf16 fp16 fp32", op, field,
+             rd_dtype_name(dtype));
+    return false;
+}
+
 typedef struct rdi_row {
     rd_kernel_info info;
     rdi_backend backend;

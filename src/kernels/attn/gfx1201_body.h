@@ -50,20 +50,39 @@ typedef struct FN(shared) {
     float row[ROW_TILES][16][WAVES]; // one value of each wave for each row
 } FN(shared);
 
-// Loads element [0, 8) at p of q as f32.
-INLINE v8f FN(load_q)(const rdk_attn_gfx1201_args *a, long at) {
-    v8f x;
-    if (a->q_f32) {
-        global const float *q = (global const float *)a->q + at;
-        x.lo = *(global const v4f *)q, x.hi = *(global const v4f *)(q + 4);
-        return x;
+// This wave's share of the queries as f32, in groups of eight neighbouring dims: all loads at once.
+#define Q_PARTS (HEAD / 16 / WAVES)
+INLINE int FN(q_dim)(int part) {
+    int load = wave_id() * (K_LOADS / WAVES) + part * 16 * KEY_BYTES / 32, half_wave = lane_id() >> 4;
+    return KV_FP8 ? load * 32 + half_wave * 16 + (part & 1) * 8 : load * 16 + half_wave * 8;
+}
+INLINE void FN(load_queries)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv_head,
+                             v8f x[ROW_TILES][Q_PARTS]) {
+    v4i code[ROW_TILES][Q_PARTS];
+    for (int tile = 0; tile < ROW_TILES; tile++) {
+        int row =
+            min_int(t->row0 + tile * 16 + (lane_id() & 15), t->rows - 1); // rows past the end repeat the last
+        int token = (int)divide_by((uint)row, a->gqa_magic), head = kv_head * a->gqa + row - token * a->gqa;
+        long at = (t->token0 + token) * a->q_stride_token + head * a->q_stride_head;
+        if (a->q_f32) {
+            global const float *q = (global const float *)a->q + at;
+            for (int part = 0; part < Q_PARTS; part++) {
+                x[tile][part].lo = *(global const v4f *)(q + FN(q_dim)(part));
+                x[tile][part].hi = *(global const v4f *)(q + FN(q_dim)(part) + 4);
+            }
+        } else {
+            global const ushort *q = (global const ushort *)a->q + at;
+            for (int part = 0; part < Q_PARTS; part++)
+                code[tile][part] = *(global const v4i *)(q + FN(q_dim)(part));
+        }
     }
-    v4i code = *(global const v4i *)((global const ushort *)a->q + at);
-    for (int i = 0; i < 4; i++) {
-        x[2 * i] = as_float(code[i] << 16);
-        x[2 * i + 1] = as_float(code[i] & (int)0xffff0000);
-    }
-    return x;
+    if (a->q_f32) return;
+    for (int tile = 0; tile < ROW_TILES; tile++)
+        for (int part = 0; part < Q_PARTS; part++)
+            for (int i = 0; i < 4; i++) {
+                x[tile][part][2 * i] = as_float(code[tile][part][i] << 16);
+                x[tile][part][2 * i + 1] = as_float(code[tile][part][i] & (int)0xffff0000);
+            }
 }
 
 #if KV_FP8
@@ -94,50 +113,40 @@ INLINE v4i FN(narrow)(v8f x) { // to bf16, exact for bf16 queries, to nearest fo
 // Queries to LDS in operand order. Returns, in unit[t], what a score of the lane's row in tile t must be multiplied by.
 INLINE void FN(stage_queries)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv_head,
                               local FN(shared) * s, float unit[ROW_TILES]) {
-    int lane = lane_id(), half_wave = lane >> 4, wave = wave_id();
+    int lane = lane_id(), first = wave_id() * (K_LOADS / WAVES);
     float scale = a->scale * (a->k_scale ? a->k_scale[kv_head] : 1.0f);
-    for (int tile = 0; tile < ROW_TILES; tile++) {
-        __builtin_amdgcn_sched_barrier(0); // one tile's registers at a time
-        int row =
-            min_int(t->row0 + tile * 16 + (lane & 15), t->rows - 1); // rows past the end repeat the last
-        int token = (int)divide_by((uint)row, a->gqa_magic), head = kv_head * a->gqa + row - token * a->gqa;
-        long at = (t->token0 + token) * a->q_stride_token + head * a->q_stride_head;
+    v8f x[ROW_TILES][Q_PARTS];
+    FN(load_queries)(a, t, kv_head, x);
 #if KV_FP8
-        v8f x[K_LOADS / WAVES][2];
+    for (int tile = 0; tile < ROW_TILES; tile++) {
         float top = 0;
-        for (int i = 0; i < K_LOADS / WAVES; i++)
-            for (int part = 0; part < 2; part++) {
-                x[i][part] =
-                    FN(load_q)(a, at + (wave * (K_LOADS / WAVES) + i) * 32 + half_wave * 16 + part * 8);
-                for (int j = 0; j < 8; j++) top = max32(top, __builtin_fabsf(x[i][part][j]));
-            }
-        top = max32(top, other_half(top));
-        s->row[tile][lane & 15][wave] = top;
-        group_barrier();
-        for (int w = 0; w < WAVES; w++) top = max32(top, s->row[tile][lane & 15][w]);
+        for (int part = 0; part < Q_PARTS; part++)
+            for (int j = 0; j < 8; j++) top = max32(top, __builtin_fabsf(x[tile][part][j]));
+        s->row[tile][lane & 15][wave_id()] = max32(top, other_half(top));
+    }
+    group_barrier();
+    for (int tile = 0; tile < ROW_TILES; tile++) {
+        float top = s->row[tile][lane & 15][0];
+        for (int w = 1; w < WAVES; w++) top = max32(top, s->row[tile][lane & 15][w]);
         // A power of two that brings the row's largest element to 128..256.
         int exponent = clamp_int(as_int(top) >> 23, 8, 254);
         float up = as_float((261 - exponent) << 23);
         unit[tile] = scale * as_float((exponent - 7) << 23);
         for (int i = 0; i < K_LOADS / WAVES; i++) {
-            v2i code[2][2]; // term, part
-            for (int part = 0; part < 2; part++) {
-                v8f rest, nothing;
-                code[0][part] = FN(narrow)(x[i][part] * up, &rest);
-                code[1][part] = FN(narrow)(rest, &nothing);
-            }
-            for (int term = 0; term < 2; term++)
-                s->q[tile][wave * (K_LOADS / WAVES) + i][term][lane] =
-                    (v4i){code[term][0].x, code[term][0].y, code[term][1].x, code[term][1].y};
+            v8f rest[2], nothing;
+            v2i low = FN(narrow)(x[tile][2 * i] * up, &rest[0]),
+                high = FN(narrow)(x[tile][2 * i + 1] * up, &rest[1]);
+            s->q[tile][first + i][0][lane] = (v4i){low.x, low.y, high.x, high.y};
+            low = FN(narrow)(rest[0], &nothing), high = FN(narrow)(rest[1], &nothing);
+            s->q[tile][first + i][1][lane] = (v4i){low.x, low.y, high.x, high.y};
         }
-#else
-        unit[tile] = scale;
-        for (int i = 0; i < K_LOADS / WAVES; i++) {
-            int load = wave * (K_LOADS / WAVES) + i;
-            s->q[tile][load][0][lane] = FN(narrow)(FN(load_q)(a, at + load * 16 + half_wave * 8));
-        }
-#endif
     }
+#else
+    for (int tile = 0; tile < ROW_TILES; tile++) {
+        unit[tile] = scale;
+        for (int i = 0; i < K_LOADS / WAVES; i++) s->q[tile][first + i][0][lane] = FN(narrow)(x[tile][i]);
+    }
+#endif
     group_barrier();
 }
 
@@ -470,6 +479,7 @@ kernel GROUP_SIZE(32 * WAVES) void BODY(const rdk_attn_gfx1201_args a) {
 #undef NAME
 #undef FN
 #undef RUN
+#undef Q_PARTS
 #undef HEAD
 #undef ROW_TILES
 #undef WAVES

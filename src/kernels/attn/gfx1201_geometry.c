@@ -135,9 +135,8 @@ static int32_t decode(const rdi_attn_args *a, void *ws, const shape *shapes, rdi
     kernel.state = RDK_ADDR((float *)ws + partials * a->head_dim);
     const uint32_t grid[3] = {tiles_of(a, 16 << height), (uint32_t)a->kv_heads, (uint32_t)kernel.chunks};
     rdi_launch_fill(&out[0], shapes->kernel[height], grid, 32 * shapes->waves, &kernel, sizeof kernel);
-    const uint32_t rows = (uint32_t)rdi_ceil_div(a->tokens * a->q_heads, RDK_MERGE_WAVES);
-    rdi_launch_fill(&out[1], shapes->merge, (const uint32_t[3]){rows, 1, 1}, 32 * RDK_MERGE_WAVES, &kernel,
-                    sizeof kernel);
+    const uint32_t rows[3] = {(uint32_t)a->tokens, (uint32_t)rdi_ceil_div(a->q_heads, RDK_MERGE_WAVES), 1};
+    rdi_launch_fill(&out[1], shapes->merge, rows, 32 * RDK_MERGE_WAVES, &kernel, sizeof kernel);
     return 2;
 }
 

@@ -4,9 +4,9 @@
 #define LANE_DIMS (HEAD / 32)
 
 kernel GROUP_SIZE(32 * RDK_MERGE_WAVES) void MERGE(const rdk_attn_gfx1201_args a) {
-    int row = (int)__builtin_amdgcn_workgroup_id_x() * RDK_MERGE_WAVES + wave_id(), lane = lane_id();
-    int token = row / a.q_heads, head = row - token * a.q_heads, low_seq = 0, high_seq = a.seqs;
-    if (token < starts_at(&a, 0) || token >= starts_at(&a, a.seqs)) return;
+    int token = (int)__builtin_amdgcn_workgroup_id_x(), lane = lane_id(), low_seq = 0, high_seq = a.seqs;
+    int head = (int)__builtin_amdgcn_workgroup_id_y() * RDK_MERGE_WAVES + wave_id();
+    if (head >= a.q_heads || token < starts_at(&a, 0) || token >= starts_at(&a, a.seqs)) return;
     while (high_seq - low_seq > 1) { // starts(low_seq) <= token < starts(high_seq)
         int middle = (low_seq + high_seq) >> 1;
         if (starts_at(&a, middle) <= token)
@@ -22,7 +22,7 @@ kernel GROUP_SIZE(32 * RDK_MERGE_WAVES) void MERGE(const rdk_attn_gfx1201_args a
     for (int d = 0; d < LANE_DIMS; d++) sum[d] = 0;
     if (low < high) {
         int first = (int)rdi_attn_chunk_of(low), last = (int)rdi_attn_chunk_of(high - 1);
-        long slot = (long)row * a.chunks;
+        long slot = ((long)token * a.q_heads + head) * a.chunks;
         for (int chunk = first; chunk <= last; chunk++) top = max32(top, a.state[(slot + chunk) * 2]);
         float sink = a.sinks ? a.sinks[head] * LOG2E : MINUS_INF;
         top = max32(top, sink);
@@ -35,7 +35,7 @@ kernel GROUP_SIZE(32 * RDK_MERGE_WAVES) void MERGE(const rdk_attn_gfx1201_args a
             for (int d = 0; d < LANE_DIMS; d++) sum[d] = fma32(acc[d], weight, sum[d]);
         }
         total += exp2_32(sink - reference);
-        int kv_head = head / a.gqa;
+        int kv_head = (int)divide_by((uint)head, a.gqa_magic);
         factor = total == 0.0f ? 0.0f : (a.v_scale ? a.v_scale[kv_head] : 1.0f) / total;
     }
     long at = token * a.out_stride_token + head * a.out_stride_head + lane * LANE_DIMS;

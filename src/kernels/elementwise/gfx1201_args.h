@@ -8,23 +8,20 @@
 // Codes of element types; the host's rd_dtype is not visible in OpenCL C.
 enum { RDK_F32 = 0, RDK_BF16, RDK_F16, RDK_E4M3 };
 
-enum { RDK_ACT_MUL_BLOCK = 256, RDK_ACT_MUL_LANE_ELEMS = 8 };
+// A `wide` flag says that every group of eight elements that starts at a multiple of eight lies on 16 bytes (8 for one-byte
+// types), so that it moves in one instruction.
+enum { RDK_GROUP = 8 }; // elements of a lane's load
 
+enum { RDK_ACT_MUL_THREADS = 256 };
 typedef struct rdk_act_mul_gfx1201_args {
     RDK_PTR(const void) gate;
     RDK_PTR(const void) up;
     RDK_PTR(void) y;
     int64_t gate_stride, up_stride, y_stride;
-    int32_t k;    // elements of a row
+    int32_t k, x_dtype, y_dtype, wide;
     int32_t gelu; // 1: gelu_tanh, 0: silu
-    int32_t x_type, y_type;
-    int32_t aligned; // 1: every row of gate, up and y starts on 16 bytes
     int32_t reserved;
 } rdk_act_mul_gfx1201_args;
-
-// A `wide` flag says that every group of eight elements that starts at a multiple of eight lies on 16 bytes (8 for one-byte
-// types), so that it moves in one instruction.
-enum { RDK_GROUP = 8 }; // elements of a lane's load
 
 enum { RDK_NORM_THREADS = 256 };
 typedef struct rdk_rmsnorm_gfx1201_args {

@@ -30,15 +30,14 @@ int32_t rdi_act_mul_gfx1201_geometry(const void *args, void *ws, const rd_device
         .y_stride = a->y_stride,
         .k = (int32_t)a->k,
         .gelu = a->act == RDI_ACT_GELU_TANH,
-        .x_type = type_code(a->x_dtype),
-        .y_type = type_code(a->y_dtype),
-        .aligned = rows_aligned(a->gate, a->gate_stride, a->x_dtype) &&
-                   rows_aligned(a->up, a->up_stride, a->x_dtype) &&
-                   rows_aligned(a->y, a->y_stride, a->y_dtype),
+        .x_dtype = type_code(a->x_dtype),
+        .y_dtype = type_code(a->y_dtype),
+        .wide = rows_aligned(a->gate, a->gate_stride, a->x_dtype) &&
+                rows_aligned(a->up, a->up_stride, a->x_dtype) && rows_aligned(a->y, a->y_stride, a->y_dtype),
     };
-    uint32_t columns = (uint32_t)rdi_ceil_div(a->k, RDK_ACT_MUL_BLOCK * RDK_ACT_MUL_LANE_ELEMS);
-    rdi_launch_fill(&out[0], "rdk_act_mul_gfx1201", (const uint32_t[3]){columns, (uint32_t)a->m, 1},
-                    RDK_ACT_MUL_BLOCK, &kernel, sizeof kernel);
+    uint32_t columns = (uint32_t)rdi_ceil_div(a->k, RDK_ACT_MUL_THREADS * RDK_GROUP);
+    rdi_launch_fill(&out[0], "rdk_act_mul_gfx1201", (const uint32_t[3]){(uint32_t)a->m, columns, 1},
+                    RDK_ACT_MUL_THREADS, &kernel, sizeof kernel);
     return 1;
 }
 
@@ -46,6 +45,7 @@ int32_t rdi_rmsnorm_gfx1201_geometry(const void *args, void *ws, const rd_device
                                      rdi_launch *out) {
     const rdi_rmsnorm_args *a = args;
     (void)ws, (void)device;
+    if (a->residual && !rdi_launch_takes_type("rmsnorm", "residual", a->residual_dtype)) return 0;
     const rdk_rmsnorm_gfx1201_args kernel = {
         .x = RDK_ADDR(a->x),
         .residual = RDK_ADDR(a->residual),
@@ -97,6 +97,7 @@ int32_t rdi_embed_gfx1201_geometry(const void *args, void *ws, const rd_device_i
 int32_t rdi_rope_gfx1201_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
     const rdi_rope_args *a = args;
     (void)ws, (void)device;
+    if (a->q_norm && !rdi_launch_takes_type("rope", "q_norm", a->norm_dtype)) return 0;
     const rdk_rope_gfx1201_args kernel = {
         .q = RDK_ADDR(a->q),
         .k = RDK_ADDR(a->k),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// rmsnorm and embed on gfx1201: a work-group a row, or (embed) 2048 elements of one, eight elements a lane. A row's bits depend on that row alone.
+// rmsnorm and embed on gfx1201: a work-group a row, or (embed) 2048 elements of one, eight elements a lane. A row's bits
+// depend on that row alone.
 #include "kernels/elementwise/gfx1201_device.h"
 
 // The sum of the group's threads, the same in each: waves first, then their sums in wave order.

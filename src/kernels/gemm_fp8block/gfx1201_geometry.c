@@ -44,10 +44,12 @@ rdk_gemm_gfx1201_args rdi_gemm_gfx1201_args(const rdi_gemm_args *a) {
 }
 
 rdi_step_tiles rdi_gemm_step_tiles(int64_t m, int64_t n, int32_t compute_units, bool widen) {
-    rdi_step_tiles tiles = {.m_tiles = m <= 16 ? 1 : m <= 32 || widen ? 2 : 4, .slices = 4};
-    // The widest group that still gives every compute unit one: fewer instructions for each byte of weights.
-    tiles.n_tiles = n >= (int64_t)64 * compute_units ? 4 : n >= (int64_t)32 * compute_units ? 2 : 1;
-    if (tiles.n_tiles == 1) tiles.slices = 8;
+    rdi_step_tiles tiles = {.m_tiles = m <= 16 ? 1 : m <= 32 || widen ? 2 : 4};
+    int64_t rows = n / compute_units; // of weights, for each compute unit
+    // Wide groups take fewer instructions for each byte of weights; with few rows the bytes in flight are what is short, and
+    // eight waves share K (docs/decisions/005-gemm-gfx1201.md).
+    tiles.n_tiles = rows >= 64 ? 4 : rows >= 16 ? 2 : 1;
+    tiles.slices = rows >= 32 ? 4 : 8;
     // Larger tiles than these do not fit the registers.
     if (tiles.n_tiles == 4 && tiles.m_tiles > (widen ? 1 : 2)) tiles.n_tiles = 2;
     return tiles;
@@ -59,7 +61,7 @@ int32_t rdi_gemm_gfx1201_step(const rdi_gemm_args *a, const rd_device_info *devi
     const rdk_gemm_gfx1201_args args = rdi_gemm_gfx1201_args(a);
     const uint32_t grid[3] = {(uint32_t)rdi_ceil_div(a->m, 16 * tiles.m_tiles),
                               (uint32_t)rdi_ceil_div(a->n, 16 * tiles.n_tiles), 1};
-    const char *kernel = kernels->symbols[tiles.n_tiles / 2][tiles.m_tiles / 2];
+    const char *kernel = kernels->symbols[tiles.slices == 8][tiles.n_tiles / 2][tiles.m_tiles / 2];
     rdi_launch_fill(out, kernel, grid, 32 * (uint32_t)tiles.slices, &args, sizeof args);
     return 1;
 }

@@ -16,20 +16,26 @@ typedef struct rdi_step_tiles {
 } rdi_step_tiles;
 rdi_step_tiles rdi_gemm_step_tiles(int64_t m, int64_t n, int32_t compute_units, bool widen);
 
-// Symbols of one layout's kernels, [n_tiles / 2][m_tiles / 2] for 1, 2 and 4 tiles.
+// Symbols of one layout's kernels, [slices == 8][n_tiles / 2][m_tiles / 2] for 1, 2 and 4 tiles.
 typedef struct rdi_step_kernels {
-    const char *symbols[3][3];
+    const char *symbols[2][3][3];
     bool widen;
 } rdi_step_kernels;
 // clang-format off
 #define RDI_STEP_KERNELS(prefix_)                                                                            \
-    {{{prefix_ "_1x1", prefix_ "_2x1", prefix_ "_4x1"},                                                      \
-      {prefix_ "_1x2", prefix_ "_2x2", prefix_ "_4x2"},                                                      \
-      {prefix_ "_1x4", prefix_ "_2x4", NULL}}, false}
+    {{{{NULL, NULL, NULL},                                                                                   \
+       {prefix_ "_1x2x4", prefix_ "_2x2x4", prefix_ "_4x2x4"},                                               \
+       {prefix_ "_1x4x4", prefix_ "_2x4x4", NULL}},                                                          \
+      {{prefix_ "_1x1x8", prefix_ "_2x1x8", prefix_ "_4x1x8"},                                               \
+       {prefix_ "_1x2x8", prefix_ "_2x2x8", prefix_ "_4x2x8"},                                               \
+       {NULL, NULL, NULL}}}, false}
 #define RDI_STEP_KERNELS_WIDEN(prefix_)                                                                      \
-    {{{prefix_ "_1x1", prefix_ "_2x1", NULL},                                                                \
-      {prefix_ "_1x2", prefix_ "_2x2", NULL},                                                                \
-      {prefix_ "_1x4", NULL, NULL}}, true}
+    {{{{NULL, NULL, NULL},                                                                                   \
+       {prefix_ "_1x2x4", prefix_ "_2x2x4", NULL},                                                           \
+       {prefix_ "_1x4x4", NULL, NULL}},                                                                      \
+      {{prefix_ "_1x1x8", prefix_ "_2x1x8", NULL},                                                           \
+       {prefix_ "_1x2x8", prefix_ "_2x2x8", NULL},                                                           \
+       {NULL, NULL, NULL}}}, true}
 // clang-format on
 int32_t rdi_gemm_gfx1201_step(const rdi_gemm_args *a, const rd_device_info *device,
                               const rdi_step_kernels *kernels, rdi_launch *out);

@@ -20,6 +20,10 @@ int32_t rdi_quant_fp8_gfx1201_geometry(const void *args, void *ws, const rd_devi
     bool silu = a->fuse == RDI_FUSE_SILU_MUL, add = a->fuse == RDI_FUSE_ADD_RMSNORM;
     bool norm = add || a->fuse == RDI_FUSE_RMSNORM;
     (void)ws, (void)device;
+    if ((silu && !rdi_launch_takes_type("quant_fp8", "up", a->up_dtype)) ||
+        (add && !rdi_launch_takes_type("quant_fp8", "residual", a->residual_dtype)) ||
+        (norm && !rdi_launch_takes_type("quant_fp8", "norm_weight", a->norm_dtype)))
+        return 0;
     const rdk_quant_fp8_gfx1201_args kernel = {
         .x = RDK_ADDR(a->x),
         .up = silu ? RDK_ADDR(a->up) : 0,
