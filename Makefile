@@ -70,7 +70,7 @@ check: ## formatting, clang-tidy, cppcheck, include floors, names, sizes, docume
 	@tools/check.sh $(BUILD)
 
 format: ## apply clang-format to the tree
-	@git ls-files '*.c' '*.h' '*.def' '*.inc' | grep -v '\.def$$' | xargs clang-format -i
+	@git ls-files '*.c' '*.h' '*.inc' | grep -v -e '/fuzz/corpus/' -e '^tests/refs/' | xargs clang-format -i
 
 install: build ## headers, libraries, pkg-config and CMake files under PREFIX (/usr/local)
 	@cmake --install $(BUILD) --prefix $(PREFIX)

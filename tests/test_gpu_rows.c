@@ -9,6 +9,7 @@
 #include "backend/code_objects.h"
 #include "kernels/elementwise/args.h"
 #include "kernels/elementwise/gfx1201_args.h"
+#include "kernels/gemm_fp8block/args.h"
 #include "kernels/quant_fp8/args.h"
 #include "kernels/rows.h"
 
@@ -124,12 +125,47 @@ static void test_unnamed_operands_are_refused(void **state) {
     }
 }
 
+// Rows of one tile are reached by 32-bit offsets.
+static void test_rows_too_far_apart_are_refused(void **state) {
+    (void)state;
+    const rd_device_info device = {.compute_units = 64};
+    static char operand[64];
+    rdi_launch out[RDI_MAX_LAUNCHES];
+    const rdi_gemm_args near = {.m = 200,
+                                .n = 256,
+                                .k = 256,
+                                .a = operand,
+                                .a_stride = 256,
+                                .w = operand,
+                                .w_stride = 256,
+                                .a_scale = (float *)operand,
+                                .a_scale_stride_m = 2,
+                                .a_scale_stride_k = 1,
+                                .c = operand,
+                                .c_stride = 256,
+                                .a_dtype = RD_DTYPE_E4M3,
+                                .w_dtype = RD_DTYPE_E4M3,
+                                .c_dtype = RD_DTYPE_BF16};
+    rdi_gemm_args far[3] = {near, near, near};
+    far[0].a_stride = far[1].w_stride = INT32_MAX / 127 + 1;
+    far[2].a_scale_stride_k = INT32_MAX / 4;
+    const char *fields[] = {"gemm: a:", "gemm: w:", "gemm: a_scale:"};
+    assert_int_equal(rdi_gemm_fp8block_chunk_gfx1201(&near, NULL, &device, out), 1);
+    assert_int_equal(rdi_gemm_fp8block_step_gfx1201(&near, NULL, &device, out), 1);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(rdi_gemm_fp8block_chunk_gfx1201(&far[i], NULL, &device, out), 0);
+        assert_non_null(strstr(rd_error_text(), fields[i]));
+        assert_int_equal(rdi_gemm_fp8block_step_gfx1201(&far[i], NULL, &device, out), 0);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_row_has_its_kernels),
         cmocka_unit_test(test_resources_refuse_bad_calls),
         cmocka_unit_test(test_act_mul_geometry),
         cmocka_unit_test(test_unnamed_operands_are_refused),
+        cmocka_unit_test(test_rows_too_far_apart_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,7 @@ step() {
         cat "$build/check.log"
     fi
 }
-sources() { git ls-files '*.c' '*.h' | grep -v '^tests/fuzz/corpus/'; }
+sources() { git ls-files '*.c' '*.h' '*.inc' | grep -v -e '/fuzz/corpus/' -e '^tests/refs/'; }
 translation_units() { git ls-files 'src/*.c'; }
 
 format() { sources | xargs clang-format --dry-run -Werror; }

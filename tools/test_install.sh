@@ -26,6 +26,6 @@ cmake --build "$prefix/project/build" >/dev/null
 size=$(stat -Lc %s "$build/libradiance.so")
 stripped=$(mktemp)
 strip -o "$stripped" "$build/libradiance.so"
-echo "libradiance.so: $size bytes, $(stat -c %s "$stripped") stripped (limit 3145728)"
-[ "$(stat -c %s "$stripped")" -lt 3145728 ]
+echo "libradiance.so: $size bytes, $(stat -c %s "$stripped") stripped (limit 6291456)"
+[ "$(stat -c %s "$stripped")" -lt 6291456 ]
 rm -f "$stripped"

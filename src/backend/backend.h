@@ -79,7 +79,8 @@ struct rdi_driver {
     rd_status (*graph_free)(rdi_card *card, void *graph);
 };
 
-extern const rdi_driver rdi_amd_driver; // amd/driver.c
+extern const rdi_driver rdi_amd_driver;    // amd/driver.c
+extern const rdi_driver rdi_nvidia_driver; // nvidia/driver.c
 
 // ---- cards.c ----------------------------------------------------------------------------------------------------------
 const rdi_driver *rdi_driver_at(int32_t index); // in the order in which cards are counted; NULL past the end

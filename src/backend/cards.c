@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const rdi_driver *const drivers[] = {&rdi_amd_driver};
+static const rdi_driver *const drivers[] = {&rdi_amd_driver, &rdi_nvidia_driver};
 
 const rdi_driver *rdi_driver_at(int32_t index) {
     return index >= 0 && (size_t)index < RDI_COUNT(drivers) ? drivers[index] : NULL;

@@ -11,6 +11,7 @@ static const rdi_env_entry table[] = {
     {"RADIANCE_THREADS", "0", "worker threads; 0 = all performance cores"},
     {"RADIANCE_ISA", "", "cap of the CPU's instruction set: ref, avx2 or avx512; empty = what cpuid reports"},
     {"RADIANCE_HIP_LIBRARY", "", "path of the HIP runtime; empty = libamdhip64.so where the system keeps it"},
+    {"RADIANCE_CUDA_LIBRARY", "", "path of the CUDA driver; empty = libcuda.so.1 where the system keeps it"},
     {"RADIANCE_TRUST", "0", "1: a card's kernels are not checked at first use"},
     {"RADIANCE_SIM_LIBRARY", "", "path of the gfx1201 simulator; empty = beside libradiance or the command"},
     {"RADIANCE_LOG", "warn", "command line log level: error, warn, info or debug"},

@@ -29,12 +29,17 @@ static rd_status without_ws(rd_status (*run)(const rd_plan *, const void *, rd_s
     }
 WITH_WS(gemm)
 WITH_WS(attn)
-WITH_WS(quant) WITH_WS(sample) NO_WS(rmsnorm) NO_WS(rope) NO_WS(act_mul) NO_WS(kv_write) NO_WS(embed)
+WITH_WS(quant)
+WITH_WS(sample)
+NO_WS(rmsnorm)
+NO_WS(rope)
+NO_WS(act_mul)
+NO_WS(kv_write)
+NO_WS(embed)
 
-    // Where an args struct holds tensors; `writes` has a bit for each that the op writes.
-    enum {
-        MOST_TENSORS = 10
-    };
+enum { MOST_TENSORS = 10 };
+
+// Where an args struct holds tensors; `writes` has a bit for each that the op writes.
 struct check_op {
     rd_status (*run)(const rd_plan *plan, const void *args, void *ws, size_t *bytes, rd_stream stream);
     size_t bytes;

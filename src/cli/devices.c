@@ -37,8 +37,7 @@ static void print_size(const char *name, int64_t bytes) {
 static void print_device(const rd_device_info *info) {
     printf("%-18s %s%s\n%-18s %s", info->name, info->model, info->is_fixture ? " (fixture)" : "", "",
            info->arch);
-    if (!strcmp(info->backend, "cpu"))
-        printf(", %s", *info->isa ? info->isa : "no vector extension in use");
+    if (!strcmp(info->backend, "cpu")) printf(", %s", *info->isa ? info->isa : "no vector extension in use");
     printf(", %d units", info->compute_units);
     if (info->performance_cores != info->compute_units) printf(" (%d fast)", info->performance_cores);
     print_size("L1", info->l1_bytes);

@@ -5,7 +5,8 @@
 #include "kernels/gemm_fp8block/cpu_prelude.inc"
 #include "kernels/gemm_fp8block/vec_avx512.inc"
 
-#pragma GCC diagnostic ignored "-Wunused-function" // activations stay bf16 here: the shared widening has no caller
+#pragma GCC diagnostic ignored                                                                               \
+    "-Wunused-function" // activations stay bf16 here: the shared widening has no caller
 #include "kernels/gemm_fp8block/cpu_common.inc"
 
 #define KEEP_IN_REGISTER(x_)                                                                                 \

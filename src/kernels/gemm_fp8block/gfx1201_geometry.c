@@ -43,6 +43,29 @@ rdk_gemm_gfx1201_args rdi_gemm_gfx1201_args(const rdi_gemm_args *a) {
     };
 }
 
+// A tile's rows are addressed by 32-bit offsets from its first one: operands whose rows lie farther apart are refused.
+static bool spans_fit(const rdi_gemm_args *a, const rdk_gemm_gfx1201_args *args) {
+    enum { TILE_ROWS = 128 };
+    const int64_t blocks = rdi_ceil_div(a->k, 128);
+    const struct {
+        const char *field;
+        int64_t bytes;
+    } spans[] = {
+        {"a", (rdi_min(a->m, TILE_ROWS) - 1) * args->a_stride_bytes},
+        {"w", a->layout == RDI_LAYOUT_ROW ? (rdi_min(a->n, TILE_ROWS) - 1) * args->w_stride_bytes : 0},
+        {"a_scale", a->a_scale ? 4 * ((rdi_min(a->m, TILE_ROWS) - 1) * a->a_scale_stride_m +
+                                      (blocks - 1) * a->a_scale_stride_k)
+                               : 0},
+    };
+    for (size_t i = 0; i < RDI_COUNT(spans); i++)
+        if (spans[i].bytes > INT32_MAX) {
+            rdi_fail(RD_E_INVALID, "gemm: %s: %d rows span %lld bytes, gfx1201 needs <= %d", spans[i].field,
+                     TILE_ROWS, (long long)spans[i].bytes, INT32_MAX);
+            return false;
+        }
+    return true;
+}
+
 rdi_step_tiles rdi_gemm_step_tiles(int64_t m, int64_t n, int32_t compute_units, bool widen) {
     rdi_step_tiles tiles = {.m_tiles = m <= 16 ? 1 : m <= 32 || widen ? 2 : 4};
     int64_t rows = n / compute_units; // of weights, for each compute unit
@@ -59,6 +82,7 @@ int32_t rdi_gemm_gfx1201_step(const rdi_gemm_args *a, const rd_device_info *devi
                               const rdi_step_kernels *kernels, rdi_launch *out) {
     rdi_step_tiles tiles = rdi_gemm_step_tiles(a->m, a->n, device->compute_units, kernels->widen);
     const rdk_gemm_gfx1201_args args = rdi_gemm_gfx1201_args(a);
+    if (!spans_fit(a, &args)) return 0;
     const uint32_t grid[3] = {(uint32_t)rdi_ceil_div(a->m, 16 * tiles.m_tiles),
                               (uint32_t)rdi_ceil_div(a->n, 16 * tiles.n_tiles), 1};
     const char *kernel = kernels->symbols[tiles.slices == 8][tiles.n_tiles / 2][tiles.m_tiles / 2];
@@ -83,6 +107,7 @@ int32_t rdi_gemm_fp8block_step_preshuffle_gfx1201(const void *args, void *ws, co
 int32_t rdi_gemm_gfx1201_chunk(const rdi_gemm_args *a, const rd_device_info *device,
                                const char *const kernels[2], rdi_launch *out) {
     const rdk_gemm_gfx1201_args args = rdi_gemm_gfx1201_args(a);
+    if (!spans_fit(a, &args)) return 0;
     int64_t n_tiles = rdi_ceil_div(a->n, RDK_CHUNK_TILE_N);
     // Two groups of 128 rows fit beside each other on a WGP, which is two compute units: with fewer groups than units take
     // tiles of half the height.

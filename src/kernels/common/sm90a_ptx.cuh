@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// The few Hopper instructions that CUDA C has no word for: mbarriers, the bulk tensor copy engine, dependent launch, relaxed
+// loads and stores at device scope. PTX ISA 8.0 and later; wgmma has its own header.
+#ifndef RDK_SM90A_PTX_CUH
+#define RDK_SM90A_PTX_CUH
+
+#include <stdint.h>
+
+// Where shared memory is addressed by 32-bit words.
+__device__ __forceinline__ uint32_t smem_address(const void *pointer) {
+    return (uint32_t)__cvta_generic_to_shared(pointer);
+}
+
+// ---- mbarriers --------------------------------------------------------------------------------------------------------
+__device__ __forceinline__ void barrier_init(uint64_t *barrier, uint32_t arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(smem_address(barrier)), "r"(arrivals) : "memory");
+}
+// Makes initialised barriers visible to the copy engine.
+__device__ __forceinline__ void barrier_init_fence() {
+    asm volatile("fence.mbarrier_init.release.cluster;\n\tfence.proxy.async.shared::cta;" ::: "memory");
+}
+__device__ __forceinline__ void barrier_arrive(uint64_t *barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(smem_address(barrier)) : "memory");
+}
+__device__ __forceinline__ void barrier_expect(uint64_t *barrier, uint32_t bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(smem_address(barrier)), "r"(bytes)
+                 : "memory");
+}
+__device__ __forceinline__ void barrier_wait(uint64_t *barrier, uint32_t parity) {
+    asm volatile("{\n\t.reg .pred done;\n\t"
+                 "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n\t"
+                 "@!done bra again;\n\t}" ::"r"(smem_address(barrier)),
+                 "r"(parity)
+                 : "memory");
+}
+
+// ---- copies -------------------------------------------------------------------------------------------------------------
+// One box of a 2-d tensor map into shared memory; x counts along the row. The barrier's transaction count takes the whole box
+// even where it sticks out of the tensor, and what sticks out reads as zero.
+__device__ __forceinline__ void copy_box(void *to, const void *map, uint64_t *barrier, int32_t x, int32_t y) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(
+                     smem_address(to)),
+                 "l"(map), "r"(smem_address(barrier)), "r"(x), "r"(y)
+                 : "memory");
+}
+// The same for data read once: the line leaves the second-level cache first.
+__device__ __forceinline__ uint64_t policy_evict_first() {
+    uint64_t policy;
+    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+__device__ __forceinline__ void copy_box_once(void *to, const void *map, uint64_t *barrier, int32_t x, int32_t y,
+                                              uint64_t policy) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+                 "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(smem_address(to)),
+                 "l"(map), "r"(smem_address(barrier)), "r"(x), "r"(y), "l"(policy)
+                 : "memory");
+}
+__device__ __forceinline__ void prefetch_box(const void *map, int32_t x, int32_t y) {
+    asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];" ::"l"(map), "r"(x), "r"(y) : "memory");
+}
+__device__ __forceinline__ void prefetch_map(const void *map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+// Sixteen bytes past the first-level cache, zero when !valid.
+__device__ __forceinline__ void copy_vector(void *to, const void *from, bool valid) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(smem_address(to)), "l"(from), "r"(valid ? 16 : 0)
+                 : "memory");
+}
+__device__ __forceinline__ void copies_commit() {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int LEFT> __device__ __forceinline__ void copies_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
+// Ordinary stores to shared memory before this are seen by the copy engine and the tensor cores after it.
+__device__ __forceinline__ void fence_async() {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// ---- dependent launch ---------------------------------------------------------------------------------------------------
+// The next kernel of the stream may start its preamble as soon as every block has said so.
+__device__ __forceinline__ void launch_dependents() {
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+// Waits until the kernels before are complete and their writes are visible. Every block calls it before it ends, so that the end
+// of a kernel implies the end of all before it.
+__device__ __forceinline__ void wait_dependencies() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+// Data of the kernels before is read past the first-level cache: this block may have started, and its neighbours on the
+// multiprocessor may have filled that cache, before the data was written.
+__device__ __forceinline__ float load_fresh(const float *from) {
+    float v;
+    asm volatile("ld.relaxed.gpu.global.f32 %0, [%1];" : "=f"(v) : "l"(from) : "memory");
+    return v;
+}
+
+// ---- words between blocks ------------------------------------------------------------------------------------------------
+__device__ __forceinline__ uint4 load_relaxed(const uint4 *from) {
+    uint4 v;
+    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(from)
+                 : "memory");
+    return v;
+}
+__device__ __forceinline__ void store_relaxed(uint4 *to, uint4 v) {
+    asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+                 : "memory");
+}
+
+template <int COUNT> __device__ __forceinline__ void registers_give() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+template <int COUNT> __device__ __forceinline__ void registers_take() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+
+#endif // RDK_SM90A_PTX_CUH

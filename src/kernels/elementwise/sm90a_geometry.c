@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launches of the sm_90a elementwise kernels: arguments of the op in, launches out, no driver call.
+#include "kernels/common/sm90a_norm.h"
+#include "kernels/elementwise/args.h"
+#include "kernels/elementwise/sm90a_args.h"
+#include "kernels/rows.h"
+
+enum { ROW_ELEMS = RDK_ROW_THREADS * 8 }; // of one block of the kernels that take eight elements a thread
+
+static int32_t one_launch(rdi_launch *out, const char *kernel, int64_t x, int64_t y, uint32_t block,
+                          const void *args, size_t args_bytes) {
+    rdi_launch_fill(out, kernel, (const uint32_t[3]){(uint32_t)x, (uint32_t)y, 1}, block, args, args_bytes);
+    out->dependent = true;
+    return 1;
+}
+
+int32_t rdi_rmsnorm_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
+                                   rdi_launch *out) {
+    const rdi_rmsnorm_args *a = args;
+    (void)ws;
+    const rdk_rmsnorm_sm90a_args kernel = {
+        .x = RDK_ADDR(a->x),
+        .residual = RDK_ADDR(a->residual),
+        .weight = RDK_ADDR(a->weight),
+        .y = RDK_ADDR(a->y),
+        .x_stride = a->x_stride,
+        .residual_stride = a->residual_stride,
+        .y_stride = a->y_stride,
+        .m = (int32_t)a->m,
+        .k = (int32_t)a->k,
+        .x_type = rdk_type_code(a->x_dtype),
+        .residual_type = rdk_type_code(a->residual_dtype),
+        .weight_type = rdk_type_code(a->weight_dtype),
+        .y_type = rdk_type_code(a->y_dtype),
+        .eps = a->eps,
+        .weight_offset = a->unit_offset ? 1.0f : 0.0f,
+    };
+    static const char *const names[2][2] = {{"rdk_rmsnorm_sm90a_x1", "rdk_rmsnorm_sm90a_x2"},
+                                            {"rdk_rmsnorm_sm90a_vector_x1", "rdk_rmsnorm_sm90a_vector_x2"}};
+    bool vector = rdk_norm_vector(a->x, a->x_stride, a->k, a->x_dtype) &&
+                  rdk_norm_vector(a->weight, 0, a->k, a->weight_dtype) &&
+                  (!a->residual || rdk_norm_vector(a->residual, a->residual_stride, a->k, a->residual_dtype));
+    bool dense = vector && rdk_norm_turns(a->k) == 1 && a->m > device->compute_units;
+    return one_launch(out, dense ? "rdk_rmsnorm_sm90a_dense_x1" : names[vector][rdk_norm_turns(a->k) - 1],
+                      rdk_norm_blocks(a->m, a->k, device->compute_units), 1, rdk_norm_threads(a->k), &kernel,
+                      sizeof kernel);
+}
+
+int32_t rdi_act_mul_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
+                                   rdi_launch *out) {
+    const rdi_act_mul_args *a = args;
+    (void)ws, (void)device;
+    const rdk_act_mul_sm90a_args kernel = {
+        .gate = RDK_ADDR(a->gate),
+        .up = RDK_ADDR(a->up),
+        .y = RDK_ADDR(a->y),
+        .gate_stride = a->gate_stride,
+        .up_stride = a->up_stride,
+        .y_stride = a->y_stride,
+        .k = (int32_t)a->k,
+        .x_type = rdk_type_code(a->x_dtype),
+        .y_type = rdk_type_code(a->y_dtype),
+        .gelu = a->act == RDI_ACT_GELU_TANH,
+    };
+    return one_launch(out, "rdk_act_mul_sm90a", rdi_ceil_div(a->k, ROW_ELEMS), a->m, RDK_ROW_THREADS, &kernel,
+                      sizeof kernel);
+}
+
+int32_t rdi_rope_sm90a_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
+    const rdi_rope_args *a = args;
+    (void)ws, (void)device;
+    const rdk_rope_sm90a_args kernel = {
+        .q = RDK_ADDR(a->q),
+        .k = RDK_ADDR(a->k),
+        .positions = RDK_ADDR(a->positions),
+        .inv_freq = RDK_ADDR(a->inv_freq),
+        .q_norm = RDK_ADDR(a->q_norm),
+        .k_norm = RDK_ADDR(a->k_norm),
+        .q_stride_token = a->q_stride_token,
+        .q_stride_head = a->q_stride_head,
+        .k_stride_token = a->k_stride_token,
+        .k_stride_head = a->k_stride_head,
+        .tokens = (int32_t)a->tokens,
+        .q_heads = (int32_t)a->q_heads,
+        .k_heads = (int32_t)a->k_heads,
+        .head_dim = (int32_t)a->head_dim,
+        .rotary_dim = (int32_t)a->rotary_dim,
+        .interleaved = a->interleaved,
+        .q_type = rdk_type_code(a->q_dtype),
+        .k_type = rdk_type_code(a->k_dtype),
+        .norm_type = rdk_type_code(a->norm_dtype),
+        .eps = a->eps,
+        .weight_offset = a->unit_offset ? 1.0f : 0.0f,
+    };
+    return one_launch(out, "rdk_rope_sm90a",
+                      rdi_ceil_div(a->tokens * (a->q_heads + a->k_heads), RDK_ROW_THREADS / 32), 1,
+                      RDK_ROW_THREADS, &kernel, sizeof kernel);
+}
+
+int32_t rdi_kv_write_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
+                                    rdi_launch *out) {
+    const rdi_kv_write_args *a = args;
+    (void)ws, (void)device;
+    const rdk_kv_write_sm90a_args kernel = {
+        .k = RDK_ADDR(a->k),
+        .v = RDK_ADDR(a->v),
+        .k_cache = RDK_ADDR(a->k_cache),
+        .v_cache = RDK_ADDR(a->v_cache),
+        .k_scale = RDK_ADDR(a->k_scale),
+        .v_scale = RDK_ADDR(a->v_scale),
+        .slots = RDK_ADDR(a->slots),
+        .k_stride_token = a->k_stride_token,
+        .k_stride_head = a->k_stride_head,
+        .v_stride_token = a->v_stride_token,
+        .v_stride_head = a->v_stride_head,
+        .kc_stride_block = a->kc_stride_block,
+        .kc_stride_token = a->kc_stride_token,
+        .kc_stride_head = a->kc_stride_head,
+        .kc_stride_dim = a->kc_stride_dim,
+        .vc_stride_block = a->vc_stride_block,
+        .vc_stride_token = a->vc_stride_token,
+        .vc_stride_head = a->vc_stride_head,
+        .vc_stride_dim = a->vc_stride_dim,
+        .capacity = a->blocks * a->block_tokens,
+        .kv_heads = (int32_t)a->kv_heads,
+        .head_dim = (int32_t)a->head_dim,
+        .block_tokens = (int32_t)a->block_tokens,
+        .k_interleave = a->kc_stride_dim == 16 ? 16 : 1,
+        .x_type = rdk_type_code(a->x_dtype),
+        .kv_type = rdk_type_code(a->kv_dtype),
+    };
+    return one_launch(out, "rdk_kv_write_sm90a",
+                      rdi_ceil_div(a->kv_heads * rdi_ceil_div(a->head_dim, 8), RDK_ROW_THREADS), a->tokens,
+                      RDK_ROW_THREADS, &kernel, sizeof kernel);
+}
+
+int32_t rdi_embed_sm90a_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
+    const rdi_embed_args *a = args;
+    (void)ws, (void)device;
+    const rdk_embed_sm90a_args kernel = {
+        .table = RDK_ADDR(a->table),
+        .ids = RDK_ADDR(a->ids),
+        .y = RDK_ADDR(a->y),
+        .table_stride = a->table_stride,
+        .y_stride = a->y_stride,
+        .vocab = a->vocab,
+        .k = (int32_t)a->k,
+        .table_type = rdk_type_code(a->table_dtype),
+        .y_type = rdk_type_code(a->y_dtype),
+        .scale = a->scale,
+    };
+    return one_launch(out, "rdk_embed_sm90a", rdi_ceil_div(a->k, ROW_ELEMS), a->tokens, RDK_ROW_THREADS,
+                      &kernel, sizeof kernel);
+}
+
+size_t rdi_sample_sm90a_ws(const void *args, int32_t units) {
+    const rdi_sample_args *a = args;
+    (void)units;
+    return (size_t)(a->rows * rdi_ceil_div(a->vocab, RDK_SAMPLE_SPLIT_ELEMS)) * sizeof(uint64_t);
+}
+
+int32_t rdi_sample_sm90a_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
+    const rdi_sample_args *a = args;
+    int64_t splits = rdi_ceil_div(a->vocab, RDK_SAMPLE_SPLIT_ELEMS);
+    (void)device;
+    const rdk_sample_sm90a_args kernel = {
+        .logits = RDK_ADDR(a->logits),
+        .params = RDK_ADDR(a->params),
+        .ids = RDK_ADDR(a->ids),
+        .tops = RDK_ADDR(ws),
+        .logits_stride = a->logits_stride,
+        .vocab = (int32_t)a->vocab,
+        .splits = (int32_t)splits,
+    };
+    one_launch(&out[0], "rdk_sample_sm90a_tops", splits, a->rows, 256, &kernel, sizeof kernel);
+    one_launch(&out[1], "rdk_sample_sm90a_draw", a->rows, 1, RDK_SAMPLE_THREADS, &kernel, sizeof kernel);
+    return 2;
+}

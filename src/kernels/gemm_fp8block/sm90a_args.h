@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// By-value arguments of the sm_90a GEMM kernels, and the tile arithmetic that host and device share. Strides in elements.
+#ifndef RDI_GEMM_SM90A_ARGS_H
+#define RDI_GEMM_SM90A_ARGS_H
+
+#include "kernels/common/sm90a_types.h"
+
+typedef struct rdk_gemm_step_args {
+    RDK_ALIGN64 unsigned char w_map[128]; // box: 128 bytes of K x 64 or 128 weight rows
+    unsigned char a_map[128];             // box: 128 bytes of K x the kernel's tokens
+    RDK_PTR(const unsigned char) a;       // these two serve rows that the copy engine cannot address
+    RDK_PTR(const unsigned char) w;
+    RDK_PTR(const float) a_scale;
+    RDK_PTR(const void) w_scale;
+    RDK_PTR(const void) bias;
+    RDK_PTR(void) c;
+    RDK_PTR(void) partials; // one tile of {value, tag} pairs a block
+    int64_t a_stride, w_stride, a_scale_stride_m, a_scale_stride_k, w_scale_stride_n, w_scale_stride_k,
+        c_stride;
+    int32_t m, n, k, k_blocks;
+    int32_t ranges, range_units,
+        range_rest; // block r takes range_units (+1 while r < range_rest) units of (tile, k block)
+    int32_t use_maps, w_scale_e8m0, bias_type, c_type;
+} rdk_gemm_step_args;
+
+// The ring of the step kernels: stages of one weight tile and one token tile; the tokens' scales beside it. Up to 32 tokens two blocks
+// share a multiprocessor, so that the next call's ring fills while this one drains.
+enum { RDK_K_BLOCK = 128, RDK_STEP_STAGES_MAX = 12, RDK_STEP_TOKENS_MAX = 128 };
+RDK_HOST_DEVICE int rdk_step_stage_bytes(int tokens, int rows) {
+    return (rows + tokens) * RDK_K_BLOCK;
+}
+// Output rows are turned in shared memory, this many tokens at a time; the pitch keeps lanes off each other's banks.
+enum { RDK_STEP_TURN_PITCH = 68 };
+RDK_HOST_DEVICE int rdk_step_turn_tokens(int tokens) {
+    return tokens < 16 ? tokens : 16;
+}
+enum { RDK_STEP_SCALE_UNITS = 8, RDK_STEP_SCALE_BATCHES = 4 };
+// What stands beside the ring; 1024 for the tiles' alignment.
+RDK_HOST_DEVICE int rdk_step_fixed_bytes(int tokens, int rows) {
+    return 1024 + RDK_STEP_SCALE_BATCHES * (RDK_STEP_SCALE_UNITS * (tokens + 4) * 4 + 16) +
+           rows / 64 * rdk_step_turn_tokens(tokens) * RDK_STEP_TURN_PITCH * 4;
+}
+// 228 KB a multiprocessor, 1 KB of it taken a block (CUDA programming guide, compute capability 9.0). Two barriers a stage.
+RDK_HOST_DEVICE int rdk_step_stages(int tokens, int rows) {
+    int limit = tokens <= 32 ? 113 * 1024 : 227 * 1024;
+    int fit = (limit - rdk_step_fixed_bytes(tokens, rows)) / (rdk_step_stage_bytes(tokens, rows) + 16);
+    return fit < RDK_STEP_STAGES_MAX ? fit : RDK_STEP_STAGES_MAX;
+}
+RDK_HOST_DEVICE int rdk_step_shared_bytes(int tokens, int rows) {
+    return rdk_step_fixed_bytes(tokens, rows) +
+           rdk_step_stages(tokens, rows) * (rdk_step_stage_bytes(tokens, rows) + 16);
+}
+
+#endif // RDI_GEMM_SM90A_ARGS_H

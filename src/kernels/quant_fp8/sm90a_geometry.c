@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launches of the sm_90a quantisation kernels: arguments of the op in, launches out, no driver call.
+#include "kernels/common/sm90a_norm.h"
+#include "kernels/quant_fp8/args.h"
+#include "kernels/quant_fp8/sm90a_args.h"
+#include "kernels/rows.h"
+
+static rdk_quant_sm90a_args kernel_args(const rdi_quant_args *a) {
+    return (rdk_quant_sm90a_args){
+        .x = RDK_ADDR(a->x),
+        .up = a->fuse == RDI_FUSE_SILU_MUL ? RDK_ADDR(a->up) : 0,
+        .residual = a->fuse == RDI_FUSE_ADD_RMSNORM ? RDK_ADDR(a->residual) : 0,
+        .norm_weight = RDK_ADDR(a->norm_weight),
+        .q = RDK_ADDR(a->q),
+        .q_scale = RDK_ADDR(a->q_scale),
+        .x_stride = a->x_stride,
+        .up_stride = a->up_stride,
+        .residual_stride = a->residual_stride,
+        .q_stride = a->q_stride,
+        .q_scale_stride_m = a->q_scale_stride_m,
+        .q_scale_stride_k = a->q_scale_stride_k,
+        .m = (int32_t)a->m,
+        .k = (int32_t)a->k,
+        .groups = (int32_t)rdi_ceil_div(a->k, RDK_QUANT_GROUP),
+        .x_type = rdk_type_code(a->x_dtype),
+        .up_type = rdk_type_code(a->up_dtype),
+        .residual_type = rdk_type_code(a->residual_dtype),
+        .norm_type = rdk_type_code(a->norm_dtype),
+        .eps = a->eps,
+        .weight_offset = a->unit_offset ? 1.0f : 0.0f,
+    };
+}
+
+int32_t rdi_quant_sm90a_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
+    const rdi_quant_args *a = args;
+    rdk_quant_sm90a_args kernel = kernel_args(a);
+    (void)ws, (void)device;
+    uint32_t blocks = (uint32_t)rdi_ceil_div(a->m * kernel.groups, RDK_QUANT_THREADS / 16);
+    rdi_launch_fill(out, "rdk_quant_fp8_sm90a", (const uint32_t[3]){blocks, 1, 1}, RDK_QUANT_THREADS, &kernel,
+                    sizeof kernel);
+    out->dependent = true;
+    return 1;
+}
+
+int32_t rdi_quant_norm_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
+                                      rdi_launch *out) {
+    const rdi_quant_args *a = args;
+    rdk_quant_sm90a_args kernel = kernel_args(a);
+    static const char *const names[2][2] = {
+        {"rdk_quant_fp8_norm_sm90a_x1", "rdk_quant_fp8_norm_sm90a_x2"},
+        {"rdk_quant_fp8_norm_sm90a_vector_x1", "rdk_quant_fp8_norm_sm90a_vector_x2"}};
+    bool vector = rdk_norm_vector(a->x, a->x_stride, a->k, a->x_dtype) &&
+                  rdk_norm_vector(a->norm_weight, 0, a->k, a->norm_dtype) &&
+                  (a->fuse != RDI_FUSE_ADD_RMSNORM ||
+                   rdk_norm_vector(a->residual, a->residual_stride, a->k, a->residual_dtype));
+    (void)ws;
+    bool dense = vector && rdk_norm_turns(a->k) == 1 && a->m > device->compute_units;
+    rdi_launch_fill(out,
+                    dense ? "rdk_quant_fp8_norm_sm90a_dense_x1" : names[vector][rdk_norm_turns(a->k) - 1],
+                    (const uint32_t[3]){rdk_norm_blocks(a->m, a->k, device->compute_units), 1, 1},
+                    rdk_norm_threads(a->k), &kernel, sizeof kernel);
+    out->dependent = true;
+    return 1;
+}

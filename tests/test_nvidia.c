@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+// The NVIDIA backend's host logic over a driver with nothing behind it: contexts are pushed and popped around every call, each
+// call's failure is named and leaves nothing open, tensor maps land in the arguments; and the words for a missing, old or other
+// card. Then the geometry of the sm_90a rows: which kernel, how many blocks, which share of the units.
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "backend/backend.h"
+#include "kernels/attn/args.h"
+#include "kernels/attn/sm90a_args.h"
+#include "kernels/gemm_fp8block/args.h"
+#include "kernels/gemm_fp8block/sm90a_args.h"
+#include "kernels/rows.h"
+
+#include <dlfcn.h>
+
+static void (*fake_reset)(int, int, int), (*fake_fail)(int, int), (*fake_set_current)(void *);
+static int (*fake_calls)(void), (*fake_open)(void), (*fake_last_shared)(void), (*fake_last_dependent)(void);
+static const char *(*fake_call)(int);
+static const unsigned char *(*fake_last_args)(void);
+
+static void find(void *library, const char *name, void *to) {
+    void *symbol = dlsym(library, name);
+    if (!symbol) fail_msg("%s", dlerror());
+    memcpy(to, &symbol, sizeof symbol);
+}
+
+static int load_fake(void **state) {
+    (void)state;
+    void *library = dlopen(RD_FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
+    if (!library) fail_msg("%s", dlerror());
+    find(library, "fake_cuda_reset", &fake_reset);
+    find(library, "fake_cuda_fail", &fake_fail);
+    find(library, "fake_cuda_set_current", &fake_set_current);
+    find(library, "fake_cuda_calls", &fake_calls);
+    find(library, "fake_cuda_open", &fake_open);
+    find(library, "fake_cuda_call", &fake_call);
+    find(library, "fake_cuda_last_shared", &fake_last_shared);
+    find(library, "fake_cuda_last_dependent", &fake_last_dependent);
+    find(library, "fake_cuda_last_args", &fake_last_args);
+    return 0;
+}
+
+static const rdi_driver *nv(void) {
+    return &rdi_nvidia_driver;
+}
+
+static rd_status open_card(rd_device_info *info, rdi_card **card) {
+    uint32_t isa = 0;
+    memset(info, 0, sizeof *info);
+    *card = NULL;
+    rd_status status = nv()->open(RD_FAKE_CUDA, 0, info, &isa, card);
+    if (status == RD_OK) snprintf((*card)->name, sizeof(*card)->name, "gpu:0");
+    return status;
+}
+
+static void test_probe(void **state) {
+    (void)state;
+    rd_device_info info;
+    rdi_card *card;
+    fake_reset(9, 13000, 1);
+    assert_int_equal(open_card(&info, &card), RD_OK);
+    assert_string_equal(info.backend, "nvidia");
+    assert_string_equal(info.arch, "sm_90a");
+    assert_string_equal(info.isa, "sm_90a");
+    assert_string_equal(info.model, "NVIDIA Fake");
+    assert_int_equal(info.compute_units, 132);
+    assert_int_equal(info.lds_bytes, 227 * 1024);
+    assert_string_equal(nv()->version(card), "CUDA driver 13.0");
+    nv()->close(card);
+    assert_int_equal(fake_open(), 0);
+    fake_reset(8, 13000, 1); // an older architecture is opened, so that it can be named, and has no rows
+    assert_int_equal(open_card(&info, &card), RD_OK);
+    assert_string_equal(info.arch, "sm_80");
+    assert_string_equal(info.isa, "");
+    nv()->close(card);
+    assert_int_equal(fake_open(), 0);
+}
+
+// The context of a host program that is current already is used and neither retained nor released.
+static void test_current_context_is_used(void **state) {
+    (void)state;
+    rd_device_info info;
+    rdi_card *card;
+    fake_reset(9, 13000, 1);
+    fake_set_current((void *)(uintptr_t)4242);
+    assert_int_equal(open_card(&info, &card), RD_OK);
+    for (int i = 0; i < fake_calls(); i++) assert_string_not_equal(fake_call(i), "cuDevicePrimaryCtxRetain");
+    nv()->close(card);
+    for (int i = 0; i < fake_calls(); i++)
+        assert_string_not_equal(fake_call(i), "cuDevicePrimaryCtxRelease_v2");
+}
+
+// One of everything, in order; stops at the first failure and frees what it has.
+static rd_status exercise(rdi_card *card) {
+    void *memory = NULL, *pinned = NULL, *stream = NULL, *event = NULL, *module = NULL, *kernel = NULL,
+         *graph = NULL;
+    uint32_t grid[3] = {1, 1, 1};
+    struct {
+        _Alignas(64) unsigned char map[128];
+        uint64_t word;
+    } args = {.word = 99};
+    double us = 0;
+    rdi_launch launch;
+    rdi_launch_fill(&launch, "rdk_test", grid, 32, &args, sizeof args);
+    launch.shared_bytes = 4096;
+    launch.dependent = true;
+    launch.map_count = 1;
+    launch.map[0] = (rdi_tensor_map){0, (void *)(uintptr_t)4096, 1, 2, {64, 8}, {1, 64}, {128, 8}, 128};
+    rd_status s = nv()->alloc(card, 64, &memory);
+    if (s == RD_OK) s = nv()->host_alloc(card, 64, &pinned);
+    if (s == RD_OK) s = nv()->stream_create(card, &stream);
+    if (s == RD_OK) s = nv()->event_create(card, &event);
+    if (s == RD_OK) s = nv()->set(card, memory, 7, 64, stream);
+    if (s == RD_OK) s = nv()->copy(card, pinned, memory, 64, RDI_COPY_TO_HOST, stream);
+    if (s == RD_OK) s = nv()->module_load(card, "", 1, &module);
+    if (s == RD_OK) s = nv()->module_kernel(card, module, "rdk_test", &kernel);
+    if (s == RD_OK) s = nv()->graph_begin(card, stream);
+    if (s == RD_OK) s = nv()->launch(card, kernel, &launch, stream);
+    if (s == RD_OK) s = nv()->graph_end(card, stream, &graph);
+    if (s == RD_OK) s = nv()->graph_launch(card, graph, stream);
+    if (s == RD_OK) s = nv()->event_record(card, event, stream);
+    if (s == RD_OK) s = nv()->event_wait(card, event, stream);
+    if (s == RD_OK) s = nv()->event_elapsed(card, event, event, &us);
+    if (s == RD_OK) s = nv()->event_sync(card, event);
+    if (s == RD_OK) s = nv()->stream_sync(card, stream);
+    if (s == RD_OK) {
+        assert_int_equal(((unsigned char *)pinned)[63], 7);
+        assert_true(us == 250.0);
+        assert_int_equal(fake_last_shared(), 4096);
+        assert_true(fake_last_dependent());
+        uint64_t base, word;
+        memcpy(&base, fake_last_args(), 8);
+        memcpy(&word, fake_last_args() + 128, 8);
+        assert_int_equal(base, 4096);
+        assert_int_equal(word, 99);
+    }
+    fake_fail(0, 0);
+    if (graph) nv()->graph_free(card, graph);
+    if (module) nv()->module_free(card, module);
+    if (event) nv()->event_free(card, event);
+    if (stream) nv()->stream_free(card, stream);
+    if (pinned) nv()->host_free(card, pinned);
+    if (memory) nv()->free(card, memory);
+    return s;
+}
+
+// Each driver call in turn fails: the status is an error that names a call of the driver, and nothing stays open.
+static void test_every_call_may_fail(void **state) {
+    (void)state;
+    rd_device_info info;
+    rdi_card *card;
+    fake_reset(9, 13000, 1);
+    assert_int_equal(open_card(&info, &card), RD_OK);
+    int before = fake_open(), first = fake_calls();
+    assert_int_equal(exercise(card), RD_OK);
+    assert_int_equal(fake_open(), before);
+    int calls = fake_calls() - first, failures = 0;
+    for (int nth = 1; nth <= calls; nth++) {
+        fake_reset(9, 13000, 1);
+        fake_fail(nth, 700);
+        rd_status status = exercise(card);
+        if (status == RD_OK) continue; // one of the frees
+        failures++;
+        assert_int_equal(status, RD_E_DEVICE);
+        if (!strstr(rd_error_text(), "gpu:0: ") || !strstr(rd_error_text(), "CUDA_ERROR_ILLEGAL_ADDRESS"))
+            fail_msg("call %d: %s", nth, rd_error_text());
+        assert_int_equal(fake_open(), before);
+    }
+    assert_true(failures >= 30);
+    nv()->close(card);
+    assert_int_equal(fake_open(), 0);
+}
+
+static void test_open_may_fail(void **state) {
+    (void)state;
+    rd_device_info info;
+    rdi_card *card;
+    fake_reset(9, 13000, 1);
+    assert_int_equal(open_card(&info, &card), RD_OK);
+    int calls = fake_calls();
+    nv()->close(card);
+    for (int nth = 1; nth <= calls; nth++) {
+        fake_reset(9, 13000, 1);
+        fake_fail(nth, 999);
+        rd_status status = open_card(&info, &card);
+        if (status == RD_OK)
+            nv()->close(card); // a failing look at the current context leads to the primary one
+        assert_int_equal(fake_open(), 0);
+    }
+}
+
+static void test_memory_that_is_full(void **state) {
+    (void)state;
+    rd_device_info info;
+    rdi_card *card;
+    void *memory;
+    fake_reset(9, 13000, 1);
+    assert_int_equal(open_card(&info, &card), RD_OK);
+    fake_fail(2, 2); // the push, then the allocation
+    assert_int_equal(nv()->alloc(card, 4096, &memory), RD_E_NOMEM);
+    assert_string_equal(rd_error_text(), "gpu:0: out of memory: 4096 bytes asked, 1000 of 2000 free");
+    assert_null(memory);
+    nv()->close(card);
+}
+
+static void test_no_library(void **state) {
+    (void)state;
+    char why[512] = "";
+    assert_int_equal(nv()->count("no_such_library.so", why, sizeof why), 0);
+    assert_non_null(strstr(why, "no_such_library.so"));
+}
+
+// ---- geometry -------------------------------------------------------------------------------------------------------
+static const rd_device_info h200 = {.compute_units = 132}, h100_pcie = {.compute_units = 114};
+
+static rdi_gemm_args gemm(int64_t m, int64_t n, int64_t k) {
+    return (rdi_gemm_args){.m = m,
+                           .n = n,
+                           .k = k,
+                           .a = (void *)4096,
+                           .a_stride = k,
+                           .w = (void *)8192,
+                           .w_stride = k,
+                           .c = (void *)16384,
+                           .c_stride = n,
+                           .a_dtype = RD_DTYPE_E4M3,
+                           .w_dtype = RD_DTYPE_E4M3,
+                           .w_scale_dtype = RD_DTYPE_F32,
+                           .c_dtype = RD_DTYPE_BF16};
+}
+
+// 14336 x 5120: 112 tiles of 128 rows, 40 k blocks: 4480 units over 132 blocks are 33 each and 124 left.
+static void test_step_geometry(void **state) {
+    (void)state;
+    static const struct {
+        int64_t m;
+        const char *kernel;
+    } cases[] = {
+        {1, "rdk_gemm_fp8block_step_sm90a_t8_r128"},   {8, "rdk_gemm_fp8block_step_sm90a_t8_r128"},
+        {9, "rdk_gemm_fp8block_step_sm90a_t16_r128"},  {32, "rdk_gemm_fp8block_step_sm90a_t32_r128"},
+        {33, "rdk_gemm_fp8block_step_sm90a_t64_r128"}, {128, "rdk_gemm_fp8block_step_sm90a_t128_r128"}};
+    rdi_launch out[RDI_MAX_LAUNCHES];
+    rdk_gemm_step_args args;
+    for (size_t i = 0; i < RDI_COUNT(cases); i++) {
+        rdi_gemm_args a = gemm(cases[i].m, 14336, 5120);
+        assert_int_equal(rdi_gemm_step_sm90a_geometry(&a, (void *)64, &h200, out), 1);
+        assert_string_equal(out[0].kernel, cases[i].kernel);
+        assert_int_equal(out[0].grid[0], 132);
+        assert_int_equal(out[0].block[0], 352); // two groups of four warps and three that bring data
+        assert_true(out[0].dependent && out[0].shared_bytes <= 227 * 1024);
+        assert_int_equal(out[0].map_count, 2);
+        assert_int_equal(out[0].map[0].box[1], 128);
+        assert_int_equal(out[0].map[0].dim[1], 14336);
+        memcpy(&args, out[0].args, sizeof args);
+        // The split of K is the same for every number of tokens: that is what order class "step" says.
+        assert_int_equal(args.k_blocks, 40);
+        assert_int_equal(args.range_units, 33);
+        assert_int_equal(args.range_rest, 124);
+    }
+    rdi_gemm_args a = gemm(16, 14336, 5120);
+    assert_int_equal(rdi_gemm_step_sm90a_geometry(&a, NULL, &h100_pcie, out), 1);
+    memcpy(&args, out[0].args, sizeof args);
+    assert_int_equal(args.ranges * args.range_units + args.range_rest, 4480);
+    assert_int_equal(args.ranges, 114);
+    assert_int_equal(rdi_gemm_step_sm90a_ws(&a, 132), 132 * 128 * 16 * 8);
+}
+
+static void test_step_geometry_of_odd_shapes(void **state) {
+    (void)state;
+    rdi_launch out[RDI_MAX_LAUNCHES];
+    rdk_gemm_step_args args;
+    rdi_gemm_args a = gemm(5, 576, 3884); // rows of 3884 bytes are no multiple of 16: no tensor copies
+    assert_int_equal(rdi_gemm_step_sm90a_geometry(&a, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_gemm_fp8block_step_sm90a_t8_r64");
+    assert_int_equal(out[0].map_count, 0);
+    memcpy(&args, out[0].args, sizeof args);
+    assert_int_equal(args.use_maps, 0);
+    assert_int_equal(args.k_blocks, 31);
+    a = gemm(300, 5120, 6144); // 128 + 128 + 44 tokens
+    assert_int_equal(rdi_gemm_step_sm90a_geometry(&a, NULL, &h200, out), 3);
+    assert_string_equal(out[2].kernel, "rdk_gemm_fp8block_step_sm90a_t64_r64");
+    memcpy(&args, out[2].args, sizeof args);
+    assert_int_equal(args.m, 44);
+    assert_int_equal(args.a, 4096 + 256 * 6144);
+    assert_int_equal(args.c, 16384 + 256 * 5120 * 2);
+    assert_ptr_equal(out[2].map[1].base, (char *)4096 + 256 * 6144);
+}
+
+// Chunks are cut at positions: they tile the line of keys without gap, and a count finds the chunk of the last key.
+static void test_attention_partition(void **state) {
+    (void)state;
+    for (int32_t c = 0; c < 400; c++) {
+        int32_t begin = rdk_attn_chunk_begin(c), end = rdk_attn_chunk_begin(c + 1);
+        assert_true(end > begin && begin % RDK_ATTN_STEP_KEYS == 0);
+        assert_int_equal(rdk_attn_chunk_count(begin + 1), c + 1);
+        assert_int_equal(rdk_attn_chunk_count(end), c + 1);
+    }
+    assert_int_equal(rdk_attn_chunk_count(0), 0);
+    assert_int_equal(rdk_attn_chunk_count(32768), 128);
+    assert_int_equal(rdk_attn_chunk_count(131072), 192);
+}
+
+static void test_attention_geometry(void **state) {
+    (void)state;
+    rdi_attn_args a = {.seqs = 2,
+                       .tokens = 18,
+                       .q_heads = 24,
+                       .kv_heads = 4,
+                       .head_dim = 256,
+                       .block_tokens = 64,
+                       .max_blocks = 512,
+                       .blocks = 1024,
+                       .k_stride_token = 1024,
+                       .k_stride_head = 256,
+                       .k_stride_block = 65536,
+                       .v_stride_token = 1024,
+                       .v_stride_head = 256,
+                       .v_stride_block = 65536,
+                       .q_dtype = RD_DTYPE_BF16,
+                       .kv_dtype = RD_DTYPE_E4M3,
+                       .out_dtype = RD_DTYPE_BF16,
+                       .max_q_len = 9,
+                       .max_kv_len = 0};
+    rdi_launch out[RDI_MAX_LAUNCHES];
+    assert_int_equal(rdi_attn_decode_sm90a_geometry(&a, NULL, &h200, out), 2);
+    assert_string_equal(out[0].kernel, "rdk_attn_decode_sm90a_fp8_d256_r64"); // 9 tokens of 6 heads: 54 rows
+    assert_int_equal(out[0].grid[0], 128);                                    // chunks of 512 * 64 keys
+    assert_int_equal(out[0].grid[1], 4);
+    assert_int_equal(out[0].grid[2], 2);
+    assert_int_equal(out[0].block[0], 256);
+    assert_string_equal(out[1].kernel, "rdk_attn_decode_sm90a_merge");
+    assert_int_equal(rdi_attn_decode_sm90a_ws(&a, 132), 2ll * 4 * 128 * 54 * 258 * 4);
+    a.max_q_len = 17; // 102 rows: two blocks of 64
+    assert_int_equal(rdi_attn_decode_sm90a_geometry(&a, NULL, &h200, out), 2);
+    assert_int_equal(out[0].grid[1], 8);
+    a.head_dim = 512; // a tile's sums take two warps: 32 rows a block
+    assert_int_equal(rdi_attn_decode_sm90a_geometry(&a, NULL, &h200, out), 2);
+    assert_string_equal(out[0].kernel, "rdk_attn_decode_sm90a_fp8_d512_r32");
+    assert_int_equal(out[0].block[0], 256);
+    assert_true(out[0].shared_bytes <= 227 * 1024);
+}
+
+// The hot kernels keep everything in registers (ptxas's own report, embedded by the build).
+static void test_no_spills(void **state) {
+    (void)state;
+    int seen = 0;
+    for (int32_t i = 0; i < rdi_code_object_count; i++) {
+        const rdi_code_object *object = &rdi_code_objects[i];
+        bool hot = !strcmp(object->image, "sm90a_gemm_step") || !strcmp(object->image, "sm90a_attn_decode");
+        for (int32_t k = 0; hot && k < object->kernel_count; k++, seen++)
+            if (object->kernels[k].spills > 16)
+                fail_msg("%s spills %d bytes", object->kernels[k].symbol, object->kernels[k].spills);
+    }
+    if (!seen) skip(); // built without nvcc
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_probe),
+        cmocka_unit_test(test_current_context_is_used),
+        cmocka_unit_test(test_every_call_may_fail),
+        cmocka_unit_test(test_open_may_fail),
+        cmocka_unit_test(test_memory_that_is_full),
+        cmocka_unit_test(test_no_library),
+        cmocka_unit_test(test_step_geometry),
+        cmocka_unit_test(test_step_geometry_of_odd_shapes),
+        cmocka_unit_test(test_attention_partition),
+        cmocka_unit_test(test_attention_geometry),
+        cmocka_unit_test(test_no_spills),
+    };
+    return cmocka_run_group_tests(tests, load_fake, NULL);
+}
