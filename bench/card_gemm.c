@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times the block-FP8 GEMM of a decode step on a card, through the public ABI alone: one CSV line a shape and row count.
+//
+//   card_gemm [DEVICE] > results.csv          DEVICE defaults to gpu:0
+//
+// A graph holds at least 60 calls, which take turns over so many copies of the weights that no cache has a part in it; the
+// median of 15 replays, divided by the calls, is the time. Before that, calls run one by one: sampled outputs are compared with the
+// formula in double, and after the replays every call's output must equal, bit for bit, what it was alone.
+#include "radiance.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { REPLAYS = 15, LEAST_CALLS = 60, MOST_ROWS = 128, SAMPLES = 64 };
+static const double ROTATED_BYTES = 420e6; // seven times the 60 MB second-level cache of an H200
+
+static rd_ctx *ctx;
+
+static void need(rd_status status) {
+    if (status == RD_OK) return;
+    fprintf(stderr, "card_gemm: %s\n", rd_error_text());
+    exit(1);
+}
+
+static void *card_alloc(size_t bytes) {
+    void *out = NULL;
+    need(rd_memory_alloc(ctx, bytes, &out));
+    return out;
+}
+
+static void *host_alloc(size_t bytes) {
+    void *out = malloc(bytes);
+    if (!out) fprintf(stderr, "card_gemm: no memory for %zu bytes\n", bytes), exit(1);
+    return out;
+}
+
+static uint64_t rng = 0x9e3779b97f4a7c15u;
+static uint32_t next_random(void) {
+    rng ^= rng << 13, rng ^= rng >> 7, rng ^= rng << 17;
+    return (uint32_t)(rng >> 32);
+}
+
+static void fill_codes(uint8_t *code, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        code[i] = (uint8_t)next_random();
+        if ((code[i] & 0x7f) == 0x7f) code[i]--; // NaN becomes 448
+    }
+}
+
+static void fill_scales(float *scale, int64_t count) {
+    for (int64_t i = 0; i < count; i++) scale[i] = 1e-3f * (1.0f + (float)(next_random() % 1000) / 1000.0f);
+}
+
+static double e4m3(uint8_t code) {
+    int exponent = code >> 3 & 15, mantissa = code & 7;
+    double size = exponent ? ldexp(8 + mantissa, exponent - 10) : ldexp(mantissa, -9);
+    return code & 0x80 ? -size : size;
+}
+
+static double bf16(uint16_t code) {
+    uint32_t word = (uint32_t)code << 16;
+    float value;
+    memcpy(&value, &word, sizeof value);
+    return (double)value;
+}
+
+typedef struct problem {
+    int64_t m, n, k, copies, turns; // a graph holds copies * turns calls
+    uint8_t *a, *w;                 // host
+    float *a_scale, *w_scale;
+    uint16_t *alone, *replayed;                          // [copies, m, n]
+    void *card_a, *card_w, *card_a_scale, *card_w_scale; // w: [copies, n, k]
+    unsigned char *card_c, *ws;
+    size_t ws_bytes;
+    rd_plan *plan;
+    rd_stream stream;
+} problem;
+
+static size_t c_bytes(const problem *p) {
+    return (size_t)(p->m * p->n) * 2;
+}
+
+static rd_gemm_args args_of(const problem *p, int64_t copy) {
+    rd_gemm_args args = {.struct_size = sizeof args};
+    args.a = rd_tensor_2d(p->card_a, RD_DTYPE_E4M3, p->m, p->k);
+    args.a_scale = rd_tensor_2d(p->card_a_scale, RD_DTYPE_F32, p->m, p->k / 128);
+    args.w = rd_tensor_2d((unsigned char *)p->card_w + copy * p->n * p->k, RD_DTYPE_E4M3, p->n, p->k);
+    args.w_scale = rd_tensor_2d(p->card_w_scale, RD_DTYPE_F32, p->n / 128, p->k / 128);
+    args.c = rd_tensor_2d(p->card_c + (size_t)copy * c_bytes(p), RD_DTYPE_BF16, p->m, p->n);
+    args.a.device = args.a_scale.device = args.w.device = args.w_scale.device = args.c.device = 1;
+    return args;
+}
+
+static void run_copy(problem *p, int64_t copy) {
+    const rd_gemm_args args = args_of(p, copy);
+    need(rd_gemm_run(p->plan, &args, p->ws, &p->ws_bytes, p->stream));
+}
+
+static void read_outputs(problem *p, uint16_t *to) {
+    need(rd_memory_copy(ctx, to, p->card_c, (size_t)p->copies * c_bytes(p), RD_COPY_TO_HOST, p->stream));
+    need(rd_stream_sync(ctx, p->stream));
+}
+
+// Largest error over the sampled outputs, as a share of the sum of the terms' magnitudes.
+static double worst_error(const problem *p) {
+    double worst = 0;
+    for (int sample = 0; sample < SAMPLES; sample++) {
+        int64_t row = next_random() % p->m, column = next_random() % p->n;
+        double sum = 0, size = 0;
+        for (int64_t k = 0; k < p->k; k++) {
+            double term = e4m3(p->a[row * p->k + k]) * (double)p->a_scale[row * (p->k / 128) + k / 128] *
+                          e4m3(p->w[column * p->k + k]) *
+                          (double)p->w_scale[column / 128 * (p->k / 128) + k / 128];
+            sum += term, size += fabs(term);
+        }
+        worst = fmax(worst, fabs(bf16(p->alone[row * p->n + column]) - sum) / size);
+    }
+    return worst;
+}
+
+static int by_size(const void *x, const void *y) {
+    double a = *(const double *)x, b = *(const double *)y;
+    return (a > b) - (a < b);
+}
+
+static double time_replays(problem *p) {
+    rd_graph *graph;
+    rd_timer *timer;
+    double us[REPLAYS];
+    need(rd_graph_begin(ctx, p->stream));
+    for (int64_t call = 0; call < p->copies * p->turns; call++) run_copy(p, call % p->copies);
+    need(rd_graph_end(ctx, p->stream, &graph));
+    need(rd_timer_create(ctx, &timer));
+    for (int i = -3; i < REPLAYS; i++) { // three unmeasured ones raise the clocks
+        need(rd_timer_start(timer, p->stream));
+        need(rd_graph_launch(graph, p->stream));
+        need(rd_timer_stop(timer, p->stream));
+        need(rd_timer_read(timer, &us[i < 0 ? 0 : i]));
+    }
+    need(rd_stream_sync(ctx, p->stream));
+    rd_timer_free(timer);
+    rd_graph_free(graph);
+    qsort(us, REPLAYS, sizeof *us, by_size);
+    return us[REPLAYS / 2] / (double)(p->copies * p->turns);
+}
+
+static void measure(problem *p) {
+    const rd_param question[] = {RD_INT("n", p->n),
+                                 RD_INT("k", p->k),
+                                 RD_WORD("a_dtype", "fp8_e4m3"),
+                                 RD_WORD("c_dtype", "bf16"),
+                                 RD_WORD("layout", "row"),
+                                 RD_INT("bias", 0),
+                                 RD_WORD("w_scale_dtype", "fp32")};
+    need(rd_plan_create(ctx, "gemm_fp8block", question, 7, p->m, p->m, &p->plan));
+    const rd_gemm_args first = args_of(p, 0);
+    need(rd_gemm_run(p->plan, &first, NULL, &p->ws_bytes, p->stream));
+    p->ws = card_alloc(p->ws_bytes + 64);
+    need(rd_memory_set(ctx, p->ws, 0, p->ws_bytes, p->stream));
+    need(rd_memory_set(ctx, p->card_c, 0xff, (size_t)p->copies * c_bytes(p), p->stream));
+    for (int64_t copy = 0; copy < p->copies; copy++) {
+        run_copy(p, copy);
+        need(rd_stream_sync(ctx, p->stream));
+    }
+    read_outputs(p, p->alone);
+    const double error = worst_error(p);
+    need(rd_memory_set(ctx, p->card_c, 0xff, (size_t)p->copies * c_bytes(p), p->stream));
+    const double us = time_replays(p);
+    read_outputs(p, p->replayed);
+    const int same = !memcmp(p->alone, p->replayed, (size_t)p->copies * c_bytes(p));
+    printf("%s,%lld,%lld,%lld,%lld,%.2f,%.0f,%.1e,%s\n", rd_plan_kernel(p->plan, p->m)->name, (long long)p->m,
+           (long long)p->n, (long long)p->k, (long long)(p->copies * p->turns), us,
+           (double)(p->n * p->k) / us * 1e-3, error, same ? "same" : "DIFFERENT");
+    fflush(stdout);
+    rd_plan_free(p->plan);
+    need(rd_memory_free(ctx, p->ws));
+    if (!same || error > 4e-3) exit(1); // bf16 keeps 2^-9 of the result
+}
+
+static void to_card(void **card, const void *host, size_t bytes) {
+    *card = card_alloc(bytes);
+    need(rd_memory_copy(ctx, *card, host, bytes, RD_COPY_TO_DEVICE, NULL));
+}
+
+static void measure_shape(int64_t n, int64_t k) {
+    static const int64_t rows[] = {1, 8, 16, 32, 64, 128};
+    problem p = {.n = n, .k = k, .copies = (int64_t)ceil(ROTATED_BYTES / (double)(n * k))};
+    p.turns = (LEAST_CALLS + p.copies - 1) / p.copies;
+    const size_t w_bytes = (size_t)(n * k), a_scales = (size_t)(MOST_ROWS * k / 128),
+                 w_scales = (size_t)(n / 128 * (k / 128)), out_bytes = (size_t)(p.copies * MOST_ROWS * n) * 2;
+    p.a = host_alloc((size_t)(MOST_ROWS * k)), p.w = host_alloc(w_bytes);
+    p.a_scale = host_alloc(a_scales * sizeof(float)), p.w_scale = host_alloc(w_scales * sizeof(float));
+    p.alone = host_alloc(out_bytes), p.replayed = host_alloc(out_bytes);
+    fill_codes(p.a, MOST_ROWS * k), fill_codes(p.w, n * k);
+    fill_scales(p.a_scale, (int64_t)a_scales), fill_scales(p.w_scale, (int64_t)w_scales);
+    to_card(&p.card_a, p.a, (size_t)(MOST_ROWS * k));
+    to_card(&p.card_a_scale, p.a_scale, a_scales * sizeof(float));
+    to_card(&p.card_w_scale, p.w_scale, w_scales * sizeof(float));
+    p.card_w = card_alloc((size_t)p.copies * w_bytes), p.card_c = card_alloc(out_bytes);
+    for (int64_t copy = 0; copy < p.copies; copy++)
+        need(rd_memory_copy(ctx, (unsigned char *)p.card_w + (size_t)copy * w_bytes, p.w, w_bytes,
+                            RD_COPY_TO_DEVICE, NULL));
+    need(rd_stream_create(ctx, &p.stream));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) p.m = rows[i], measure(&p);
+    need(rd_stream_free(ctx, p.stream));
+    void *const cards[] = {p.card_a, p.card_a_scale, p.card_w_scale, p.card_w, p.card_c},
+                *const hosts[] = {p.a, p.w, p.a_scale, p.w_scale, p.alone, p.replayed};
+    for (int i = 0; i < 5; i++) need(rd_memory_free(ctx, cards[i]));
+    for (int i = 0; i < 6; i++) free(hosts[i]);
+}
+
+int main(int argc, char **argv) {
+    const rd_ctx_options options = {.struct_size = sizeof options, .device = argc > 1 ? argv[1] : "gpu:0"};
+    need(rd_ctx_create(&options, &ctx));
+    printf("kernel,m,n,k,calls,us,weight_gbs,error,replays\n");
+    measure_shape(14336, 5120); // the shapes of a 27B model: gate or up of one half, o, gate and up, down
+    measure_shape(5120, 6144);
+    measure_shape(34816, 5120);
+    measure_shape(5120, 17408);
+    rd_ctx_free(ctx);
+    return 0;
+}
