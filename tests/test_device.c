@@ -181,7 +181,7 @@ static void test_cores_of_a_big_little_machine(void **state) {
     (void)state;
     const char *const capacity[] = {"446", "446", "446", "1024", "1024", "871"};
     for (int cpu = 0; cpu < 6; cpu++) {
-        char siblings[8];
+        char siblings[12];
         snprintf(siblings, sizeof siblings, "%d", cpu);
         lay_core("arm", cpu, siblings, "cpu_capacity", capacity[cpu]);
         lay_core("clock", cpu, siblings, "cpufreq/cpuinfo_max_freq",

@@ -44,7 +44,7 @@ typedef struct bench {
     gs_mem *mem;
     gs_module *module;
     void *buffer;
-    char names[STATS_CASES][8];
+    char names[STATS_CASES][16];
     char *bodies[STATS_CASES];
 } bench;
 
