@@ -62,12 +62,13 @@ static view view_of(rdt_tensor handle) {
     return v;
 }
 
-static void *stream_of(const view *v) {
-    void *stream = NULL;
-    if (v->tensor.device && rdt_torch.aoti_torch_get_current_cuda_stream)
-        rdt_torch.aoti_torch_get_current_cuda_stream(v->device_index, &stream);
-    return stream;
+// The stream that torch is on; false when this torch does not tell: on another stream a call would race with it.
+static bool stream_of(const view *v, void **stream) {
+    *stream = NULL;
+    return !v->tensor.device || (rdt_torch.aoti_torch_get_current_cuda_stream &&
+                                 !rdt_torch.aoti_torch_get_current_cuda_stream(v->device_index, stream));
 }
+static const char no_stream[] = "torch does not name its current stream: aoti_torch_get_current_cuda_stream";
 
 static void drop(rdt_tensor *handles, int count) {
     for (int i = 0; i < count; i++)
@@ -103,12 +104,13 @@ static bool as_matrix(rd_tensor *tensor) {
     if (rank < 1) return false;
     int64_t k = tensor->shape[rank - 1], rows = 1;
     if (k > 1 && tensor->stride[rank - 1] != 1) return false;
-    int64_t step = rank > 1 ? tensor->stride[rank - 2] : k;
+    int64_t step = k; // of the innermost axis that has more than one row
     for (int32_t i = rank - 2; i >= 0; i--) {
-        if (tensor->shape[i] > 1 && tensor->stride[i] != step * rows) return false;
+        if (tensor->shape[i] == 1) continue; // its stride may be anything
+        if (rows == 1) step = tensor->stride[i];
+        if (rows > 0 && tensor->stride[i] != step * rows) return false;
         rows *= tensor->shape[i];
     }
-    if (rows == 1) step = k; // a single row's stride may be anything
     tensor->rank = 2;
     tensor->shape[0] = rows;
     tensor->shape[1] = k;
@@ -146,8 +148,7 @@ static void linear(uint64_t *stack, bool with_bias) {
     rdt_linear_call call = {.w = w.tensor,
                             .w_scale = w_scale.tensor,
                             .layout = (int32_t)numbers[1],
-                            .quantise = (int32_t)(numbers[2] & 1),
-                            .stream = stream_of(&x)};
+                            .quantise = (int32_t)(numbers[2] & 1)};
     card_scratch card;
     call.scratch = scratch_for(&x, &card);
     if (with_bias) call.bias = view_of(in[3]).tensor;
@@ -155,7 +156,9 @@ static void linear(uint64_t *stack, bool with_bias) {
     rd_status status = RD_OK;
     const char *text = NULL;
     call.x = x.tensor;
-    if (!as_matrix(&call.x))
+    if (!stream_of(&x, &call.stream))
+        text = no_stream;
+    else if (!as_matrix(&call.x))
         text = "x: rows are not evenly spaced, needs a contiguous tensor";
     else if (!(out = make_output(&x, (int64_t)numbers[0], &call.c)))
         text = "no memory for the output";
@@ -224,12 +227,15 @@ static void attn(uint64_t *stack, uint64_t inputs, uint64_t outputs) {
                          .window = (int32_t)(int64_t)stack[12],
                          .max_q_len = (int32_t)(int64_t)stack[13],
                          .max_kv_len = (int32_t)(int64_t)stack[14]};
-    bool shaped = args.q.rank == 3 && args.k_cache.rank == 4 && args.k_cache.shape[2] > 0;
+    void *stream;
+    bool shaped = args.q.rank == 3 && args.k_cache.rank == 4 && args.k_cache.shape[2] > 0,
+         known = stream_of(&q, &stream);
     rd_status status =
-        shaped ? rdt_attn_run(&args, (int64_t)stack[13], (int32_t)(stack[15] & 1), &scratch, stream_of(&q))
-               : RD_E_INVALID;
+        shaped && known ? rdt_attn_run(&args, (int64_t)stack[13], (int32_t)(stack[15] & 1), &scratch, stream)
+                        : RD_E_INVALID;
     if (card.held) rdt_torch.aoti_torch_delete_tensor_object(card.held);
     drop(in, TENSORS);
+    if (!known) fail("attn", no_stream);
     if (!shaped) fail("attn", "needs q of rank 3 and caches of rank 4");
     if (status != RD_OK) fail_status("attn", status);
 }
@@ -250,10 +256,12 @@ static void kv_write(uint64_t *stack, uint64_t inputs, uint64_t outputs) {
                              .k_scale = optional(in[4]),
                              .v_scale = optional(in[5]),
                              .slots = view_of(in[6]).tensor};
-    bool shaped = args.k.rank == 3 && args.k_cache.rank == 4;
+    void *stream;
+    bool shaped = args.k.rank == 3 && args.k_cache.rank == 4, known = stream_of(&k, &stream);
     rd_status status =
-        shaped ? rdt_kv_write_run(&args, (int32_t)(stack[7] & 1), stream_of(&k)) : RD_E_INVALID;
+        shaped && known ? rdt_kv_write_run(&args, (int32_t)(stack[7] & 1), stream) : RD_E_INVALID;
     drop(in, TENSORS);
+    if (!known) fail("kv_write", no_stream);
     if (!shaped) fail("kv_write", "needs k of rank 3 and caches of rank 4");
     if (status != RD_OK) fail_status("kv_write", status);
 }
