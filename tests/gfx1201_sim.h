@@ -87,6 +87,7 @@ static inline void sim_free(const void *data) {
 static inline const rdi_row *gpu_row(const char *name) {
     for (int32_t i = 0; i < rdi_row_count; i++)
         if (!strcmp(rdi_rows[i].info.name, name)) return &rdi_rows[i];
+    if (rdi_rows_absent(RDI_BACKEND_AMD)) skip(); // a build without the kernels' compiler
     fail_msg("no row %s", name);
     return NULL;
 }

@@ -22,12 +22,6 @@ static bool full(void) {
     return getenv("RADIANCE_TEST_FULL") != NULL;
 }
 
-static const rdi_row *row_named(const char *name) {
-    for (int32_t i = 0; i < rdi_row_count; i++)
-        if (!strcmp(rdi_rows[i].info.name, name)) return &rdi_rows[i];
-    return NULL;
-}
-
 // ---- running ------------------------------------------------------------------------------------------------------------
 // Rows first .. first + m - 1 of the case; a poisoned buffer of m rows comes back.
 static guarded run_rows(const rdi_row *row, const gemm_case *g, rdi_weight_layout layout, int64_t first,
@@ -140,7 +134,7 @@ static void judge(const rdi_row *row, const gemm_case *g, const verdict *v, cons
 
 static void check_row(const char *name, const gemm_case *g, const verdict *v, rdi_weight_layout layout,
                       int64_t rows) {
-    const rdi_row *row = row_named(name);
+    const rdi_row *row = gpu_row(name);
     guarded c = run_rows(row, g, layout, 0, rows);
     judge(row, g, v, &c, rows);
     guarded_free(&c);
@@ -305,7 +299,7 @@ static void check_nan(const family *f) {
     else
         rdi_store_f32(g.w[0].data, RD_DTYPE_BF16, 37 * 384 + 200, NAN);
     rdi_store_f32(g.a.data, spec.a_dtype, 3 * 384 + 17, NAN);
-    guarded c = run_all(row_named(f->names.row), &g, RDI_LAYOUT_ROW);
+    guarded c = run_all(gpu_row(f->names.row), &g, RDI_LAYOUT_ROW);
     for (int64_t m = 0; m < 5; m++)
         for (int64_t n = 0; n < 96; n++)
             assert_int_equal(isnan(rdi_load_f32(c.data, RD_DTYPE_BF16, m * 96 + n)), m == 3 || n == 37);
@@ -334,12 +328,12 @@ static void check_bits(row_pair names, const gemm_spec *spec) {
     gemm_rng rng = {seed};
     gemm_case g;
     gemm_case_make(&g, spec, &rng);
-    guarded all = run_all(row_named(names.row), &g, RDI_LAYOUT_ROW);
+    guarded all = run_all(gpu_row(names.row), &g, RDI_LAYOUT_ROW);
     for (int64_t m = 1; m <= 128; m += m < 20 ? 3 : 21)
         for (int turn = 0; turn < 2; turn++) { // from the first row, and from anywhere
             int64_t first = turn ? rng_below(&rng, 129 - m) : 0;
             bool other = turn && names.shuffle16;
-            guarded some = run_rows(row_named(other ? names.shuffle16 : names.row), &g,
+            guarded some = run_rows(gpu_row(other ? names.shuffle16 : names.row), &g,
                                     other ? RDI_LAYOUT_SHUFFLE16 : RDI_LAYOUT_ROW, first, m);
             same_rows(&g, &some, first, m, &all);
             guarded_free(&some);
@@ -377,9 +371,9 @@ static void test_chunk_bits(void **state) {
                                 .c_dtype = RD_DTYPE_F32},
                    &rng);
     sim.compute_units = 1;
-    guarded all = run_all(row_named(fp8_chunk.names.row), &g, RDI_LAYOUT_ROW);
+    guarded all = run_all(gpu_row(fp8_chunk.names.row), &g, RDI_LAYOUT_ROW);
     sim.compute_units = 64;
-    guarded some = run_rows(row_named(fp8_chunk.names.shuffle16), &g, RDI_LAYOUT_SHUFFLE16, 40, 110);
+    guarded some = run_rows(gpu_row(fp8_chunk.names.shuffle16), &g, RDI_LAYOUT_SHUFFLE16, 40, 110);
     same_rows(&g, &some, 40, 110, &all);
     sim.compute_units = 0;
     guarded_free(&all), guarded_free(&some);
@@ -408,7 +402,7 @@ static void test_schedules(void **state) {
             gemm_case g;
             gemm_case_make(&g, &spec, &rng);
             if (!sim_open()) _exit(1);
-            guarded c = run_all(row_named(fp8_step.names.shuffle16), &g, RDI_LAYOUT_SHUFFLE16);
+            guarded c = run_all(gpu_row(fp8_step.names.shuffle16), &g, RDI_LAYOUT_SHUFFLE16);
             memcpy(shared + (size_t)child * bytes, c.data, bytes);
             _exit(0);
         }
@@ -453,7 +447,7 @@ static void test_step_geometry(void **state) {
                           .a_dtype = RD_DTYPE_E4M3,
                           .w_dtype = RD_DTYPE_E4M3,
                           .c_dtype = RD_DTYPE_BF16};
-    assert_int_equal(row_named(fp8_step.names.row)->geometry(&args, NULL, &device, &launch), 1);
+    assert_int_equal(gpu_row(fp8_step.names.row)->geometry(&args, NULL, &device, &launch), 1);
     assert_string_equal(launch.kernel, "rdk_gemm_fp8block_step_gfx1201_4x2x4");
     assert_int_equal(launch.grid[0], 2);
     assert_int_equal(launch.grid[1], 449);
@@ -462,7 +456,7 @@ static void test_step_geometry(void **state) {
     assert_int_equal(kernel->aligned, 1);
     assert_int_equal(kernel->c_aligned, 1);
     args.w_stride = 5121;
-    row_named(fp8_step.names.row)->geometry(&args, NULL, &device, &launch);
+    gpu_row(fp8_step.names.row)->geometry(&args, NULL, &device, &launch);
     assert_int_equal(kernel->aligned, 0);
 }
 

@@ -19,6 +19,7 @@
 #include "kernels/rows.h"
 
 #include <dlfcn.h>
+#include <stdio.h>
 
 static void (*fake_reset)(int, int, int), (*fake_fail)(int, int), (*fake_set_current)(void *);
 static int (*fake_calls)(void), (*fake_open)(void), (*fake_last_shared)(void), (*fake_last_dependent)(void);
