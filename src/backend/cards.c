@@ -40,6 +40,7 @@ static rd_status find_card(const char *name, long wanted, const rdi_driver **dri
 
 static rd_status open_card(const char *name, const rdi_driver *driver, const char *library, int32_t index,
                            int32_t number, rd_device **out) {
+    if (!driver) return rdi_fail(RD_E_NO_DEVICE, "device=%s: no driver in this build", name);
     rd_device *device = rdi_calloc(1, sizeof *device);
     if (!device) return RD_E_NOMEM;
     device->backend = driver->backend;

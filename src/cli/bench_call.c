@@ -18,7 +18,8 @@ void *bench_room(bench_buffers *buffers, int64_t bytes) {
         return NULL;
     }
     memset(data, 0, (size_t)bytes);
-    return buffers->at[buffers->count++] = data;
+    buffers->at[buffers->count++] = data;
+    return data;
 }
 
 void bench_buffers_free(bench_buffers *buffers) {

@@ -122,7 +122,7 @@ size_t rdi_attn_decode_gfx1201_ws(const void *args, int32_t compute_units) {
 // The least height that holds every row of a sequence, so that K and V are read once; no bit depends on it.
 static int32_t height_of(const shape *of, int64_t rows) {
     int32_t height = rows <= 16 ? 0 : rows <= 32 ? 1 : 2;
-    return of->kernel[height] ? height : height - 1;
+    return of->kernel[height] || height == 0 ? height : height - 1;
 }
 
 static int32_t decode(const rdi_attn_args *a, void *ws, const shape *shapes, rdi_launch *out) {

@@ -68,6 +68,7 @@ static void widen_tile(const rdi_gemm_args *args, int64_t panel, int panels, int
             __builtin_prefetch(group + BLOCK_BYTES);
             widen(group, true, factor, wide);
             _mm512_store_si512(to + k / 2 * panels + p, pair_of(wide[0], wide[1]));
+            // cppcheck-suppress arrayIndexOutOfBounds // it takes another instruction set's GROUP_K; here it is 4
             _mm512_store_si512(to + (k / 2 + 1) * panels + p, pair_of(wide[2], wide[3]));
         }
     }
@@ -123,7 +124,7 @@ static void run_tile(const pairs_job *job, int64_t panel, int panels, int64_t fi
     for (int64_t block = 0; block < k_blocks_of(args); block++) {
         // Groups of four columns are whole in the tile; their last columns past K meet zero activations.
         int64_t pairs = rdi_ceil_div(rdi_min(RDI_GEMM_BLOCK, args->k - block * RDI_GEMM_BLOCK), 4) * 2;
-        float w_scale[TILE_PANELS];
+        float w_scale[TILE_PANELS] = {0};
         widen_tile(args, panel, panels, block, wide);
         for (int p = 0; p < panels; p++) w_scale[p] = weight_scale(args, panel + p, block);
         for (int64_t step = 0; step < steps; step++) { // even steps: a pass of 17 rows runs as 6 6 5
