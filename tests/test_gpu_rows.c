@@ -103,6 +103,7 @@ static void test_unnamed_operands_are_refused(void **state) {
     (void)state;
     const rd_dtype refused[] = {RD_DTYPE_E4M3, RD_DTYPE_E8M0},
                    taken[] = {RD_DTYPE_F32, RD_DTYPE_BF16, RD_DTYPE_F16};
+    const rd_device_info h200 = {.compute_units = 132};
     static char operand[4096];
     rdi_launch out[RDI_MAX_LAUNCHES];
     for (size_t i = 0; i < RDI_COUNT(refused) + RDI_COUNT(taken); i++) {
@@ -114,10 +115,15 @@ static void test_unnamed_operands_are_refused(void **state) {
         assert_int_equal(rdi_rmsnorm_gfx1201_geometry(&norm, NULL, NULL, out), needed);
         if (!needed) assert_non_null(strstr(rd_error_text(), "rmsnorm: residual: dtype="));
         assert_int_equal(rdi_rope_gfx1201_geometry(&rope, NULL, NULL, out), needed);
+        assert_int_equal(rdi_rmsnorm_sm90a_geometry(&norm, NULL, &h200, out), needed);
+        assert_int_equal(rdi_rope_sm90a_geometry(&rope, NULL, &h200, out), needed);
         for (rdi_quant_fuse fuse = RDI_FUSE_RMSNORM; fuse <= RDI_FUSE_SILU_MUL; fuse++) {
             rdi_quant_args quant = {.m = 1, .k = 128, .fuse = fuse, .x_dtype = RD_DTYPE_BF16};
             quant.up_dtype = quant.residual_dtype = quant.norm_dtype = type;
             assert_int_equal(rdi_quant_fp8_gfx1201_geometry(&quant, NULL, NULL, out), needed);
+            rdi_geometry_fn on_h200 =
+                fuse == RDI_FUSE_SILU_MUL ? rdi_quant_sm90a_geometry : rdi_quant_norm_sm90a_geometry;
+            assert_int_equal(on_h200(&quant, NULL, &h200, out), needed);
         }
         norm.residual = NULL, rope.q_norm = NULL; // not given: their types mean nothing
         assert_int_equal(rdi_rmsnorm_gfx1201_geometry(&norm, NULL, NULL, out), 1);

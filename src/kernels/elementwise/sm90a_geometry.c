@@ -18,6 +18,7 @@ int32_t rdi_rmsnorm_sm90a_geometry(const void *args, void *ws, const rd_device_i
                                    rdi_launch *out) {
     const rdi_rmsnorm_args *a = args;
     (void)ws;
+    if (a->residual && !rdi_launch_takes_type("rmsnorm", "residual", a->residual_dtype)) return 0;
     const rdk_rmsnorm_sm90a_args kernel = {
         .x = RDK_ADDR(a->x),
         .residual = RDK_ADDR(a->residual),
@@ -69,6 +70,7 @@ int32_t rdi_act_mul_sm90a_geometry(const void *args, void *ws, const rd_device_i
 int32_t rdi_rope_sm90a_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
     const rdi_rope_args *a = args;
     (void)ws, (void)device;
+    if (a->q_norm && !rdi_launch_takes_type("rope", "q_norm", a->norm_dtype)) return 0;
     const rdk_rope_sm90a_args kernel = {
         .q = RDK_ADDR(a->q),
         .k = RDK_ADDR(a->k),

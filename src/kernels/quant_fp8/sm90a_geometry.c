@@ -31,8 +31,18 @@ static rdk_quant_sm90a_args kernel_args(const rdi_quant_args *a) {
     };
 }
 
+// Operands that no key of the question names.
+static bool types_fit(const rdi_quant_args *a) {
+    bool silu = a->fuse == RDI_FUSE_SILU_MUL, add = a->fuse == RDI_FUSE_ADD_RMSNORM,
+         norm = add || a->fuse == RDI_FUSE_RMSNORM;
+    return (!silu || rdi_launch_takes_type("quant_fp8", "up", a->up_dtype)) &&
+           (!add || rdi_launch_takes_type("quant_fp8", "residual", a->residual_dtype)) &&
+           (!norm || rdi_launch_takes_type("quant_fp8", "norm_weight", a->norm_dtype));
+}
+
 int32_t rdi_quant_sm90a_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
     const rdi_quant_args *a = args;
+    if (!types_fit(a)) return 0;
     rdk_quant_sm90a_args kernel = kernel_args(a);
     (void)ws, (void)device;
     uint32_t blocks = (uint32_t)rdi_ceil_div(a->m * kernel.groups, RDK_QUANT_THREADS / 16);
@@ -45,6 +55,7 @@ int32_t rdi_quant_sm90a_geometry(const void *args, void *ws, const rd_device_inf
 int32_t rdi_quant_norm_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
                                       rdi_launch *out) {
     const rdi_quant_args *a = args;
+    if (!types_fit(a)) return 0;
     rdk_quant_sm90a_args kernel = kernel_args(a);
     static const char *const names[2][2] = {
         {"rdk_quant_fp8_norm_sm90a_x1", "rdk_quant_fp8_norm_sm90a_x2"},
