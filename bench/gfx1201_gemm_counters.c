@@ -6,59 +6,19 @@
 //   gfx1201_gemm_counters LIBRARY OBJECT SYMBOL ROWTILES WEIGHTTILES SLICES N K M  one kernel of class step from a file
 //
 // LIBRARY is libamdhip64_gfx12sim.so. The second form is for experiments: kernels made of gfx1201_step.inc with other tiles.
+#include "gfx12sim_hip.h"
+
 #include "backend/code_objects.h"
 #include "base/convert.h"
 #include "kernels/gemm_fp8block/gfx1201_geometry.h"
 #include "kernels/gemm_fp8block/layout.h"
 
-#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { UNITS = 64, SAMPLES = 24, TO_CARD = 1, TO_HOST = 2 };
-
-static struct {
-    int (*malloc_)(void **, size_t), (*free_)(void *), (*copy)(void *, const void *, size_t, int),
-        (*sync)(void);
-    int (*load)(void **, const void *), (*function)(void **, void *, const char *);
-    int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,
-                  void **, void **);
-    size_t (*fault)(int, char *, size_t);
-    double (*counter)(int, const char *);
-    void (*reset)(int);
-} hip;
-
-static void open_library(const char *path) {
-    static const struct {
-        void *slot;
-        const char *name;
-    } symbols[] = {{&hip.malloc_, "hipMalloc"},
-                   {&hip.free_, "hipFree"},
-                   {&hip.copy, "hipMemcpy"},
-                   {&hip.sync, "hipDeviceSynchronize"},
-                   {&hip.load, "hipModuleLoadData"},
-                   {&hip.function, "hipModuleGetFunction"},
-                   {&hip.launch, "hipModuleLaunchKernel"},
-                   {&hip.fault, "gfx12sim_hip_fault_text"},
-                   {&hip.counter, "gfx12sim_hip_counter"},
-                   {&hip.reset, "gfx12sim_hip_counters_reset"}};
-    void *library = dlopen(path, RTLD_NOW);
-    for (size_t i = 0; i < RDI_COUNT(symbols); i++) {
-        void *found = library ? dlsym(library, symbols[i].name) : NULL;
-        if (!found) fprintf(stderr, "%s: %s\n", path, dlerror()), exit(1);
-        memcpy(symbols[i].slot, &found, sizeof found);
-    }
-}
-
-static void need(int error, const char *what) {
-    char text[2000] = "";
-    if (!error) return;
-    hip.fault(0, text, sizeof text);
-    fprintf(stderr, "%s: HIP error %d\n%s\n", what, error, text);
-    exit(1);
-}
+enum { UNITS = 64, SAMPLES = 24 };
 
 // ---- data -----------------------------------------------------------------------------------------------------------------
 static uint64_t random_state = 0x9e3779b97f4a7c15u;
