@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keys, values and queries into shared memory. One warp streams the cache through a ring of slots, keys and values of a step in
+// turn, with tensor copies under the 128-byte swizzle; each team brings its own queries.
+#ifndef RDK_ATTN_SM90A_DECODE_LOAD_CUH
+#define RDK_ATTN_SM90A_DECODE_LOAD_CUH
+
+#include "kernels/attn/sm90a_decode_tile.cuh"
+#include "kernels/attn/sm90a_decode_work.cuh"
+
+// Slots of a ring in turn; the parity of a turn tells barriers apart.
+struct ring_place {
+    int32_t slot;
+    uint32_t turn;
+    __device__ __forceinline__ void advance(int32_t slots) {
+        if (++slot == slots) slot = 0, turn ^= 1;
+    }
+};
+
+// ---- the cache ----------------------------------------------------------------------------------------------------------
+__device__ __forceinline__ void copy_box_4d(void *to, const void *map, uint64_t *barrier, int32_t dim, int32_t head, int32_t token,
+                                            int32_t block, uint64_t policy) {
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+                 "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(smem_address(to)),
+                 "l"(map), "r"(smem_address(barrier)), "r"(dim), "r"(head), "r"(token), "r"(block), "l"(policy)
+                 : "memory");
+}
+__device__ __forceinline__ void prefetch_box_4d(const void *map, int32_t dim, int32_t head, int32_t token, int32_t block) {
+    asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global [%0, {%1, %2, %3, %4}];" ::"l"(map), "r"(dim), "r"(head), "r"(token),
+                 "r"(block)
+                 : "memory");
+}
+
+// The cache of one sequence as the loading warp walks it. A step of 64 keys is 1, 2 or 4 boxes of box_tokens neighbours of one
+// page; lane i holds the page of box base + i.
+struct page_window {
+    int32_t seq, base, page;
+};
+__device__ __forceinline__ void look_at_boxes(const rdk_attn_sm90a_args &args, const attn_work &w, int32_t box, int32_t count,
+                                              page_window &pages) {
+    if (pages.seq == w.s.seq && box >= pages.base && box + count <= pages.base + 32) return;
+    int32_t mine = box + threadIdx.x % 32, key = mine * args.box_tokens;
+    pages.seq = w.s.seq;
+    pages.base = box;
+    pages.page = key < w.s.kv_len ? __ldcg(args.block_table + w.s.seq * args.block_table_stride + key / args.block_tokens) : -1;
+}
+
+// One matrix of a step by single bytes, for rows that copies of 16 bytes do not reach.
+__device__ __noinline__ void load_bytes(const rdk_attn_sm90a_args &args, unsigned char *slot, int matrix, int32_t key, int32_t valid,
+                                        int32_t token, int32_t page, int32_t kv_head, int32_t row_bytes) {
+    const rdk_attn_cache_view &view = args.cache.view;
+    bool known = page >= 0 && page < view.blocks;
+    const unsigned char *from = (matrix ? view.v : view.k) + (known ? page : 0) * (matrix ? view.v_stride_block : view.k_stride_block) +
+                                kv_head * (matrix ? view.v_stride_head : view.k_stride_head);
+    int64_t stride = matrix ? view.v_stride_token : view.k_stride_token;
+    int32_t columns = (row_bytes + RDK_ATTN_BOX_BYTES - 1) / RDK_ATTN_BOX_BYTES;
+#pragma unroll 1
+    for (int32_t i = threadIdx.x % 32; i < args.box_tokens * columns * RDK_ATTN_BOX_BYTES; i += 32) {
+        int32_t row = i / (columns * RDK_ATTN_BOX_BYTES), byte = i % (columns * RDK_ATTN_BOX_BYTES), place = key + row;
+        int32_t at = byte / 128 * RDK_ATTN_STEP_KEYS * 128 + place * 128 + (byte % 128 / 16 ^ (place & 7)) * 16 + byte % 16;
+        slot[at] = known && row < valid && byte < row_bytes ? __ldcg(from + (token + row) * stride + byte) : (unsigned char)0;
+    }
+}
+
+// Keys (matrix 0) or values (1) of one step into a slot. What the head lacks of the last column reads as zero.
+template <int DIMS, bool FP8>
+__device__ __forceinline__ void load_slot(const rdk_attn_sm90a_args &args, const attn_work &w, const page_window &pages, int32_t box,
+                                          int matrix, unsigned char *slot, uint64_t *full, uint64_t policy) {
+    constexpr int elem = FP8 ? 1 : 2, columns = DIMS * elem > 128 ? DIMS * elem / 128 : 1;
+    int32_t lane = threadIdx.x % 32, boxes = RDK_ATTN_STEP_KEYS / args.box_tokens, sub = lane / columns, column = lane % columns;
+    int32_t key = (box + sub) * args.box_tokens, page = __shfl_sync(0xffffffffu, pages.page, box + sub - pages.base);
+    bool mine = sub < boxes && key < w.s.kv_len;
+    int32_t count = __popc(__ballot_sync(0xffffffffu, mine));
+    if (lane == 0) barrier_expect(full, count * args.box_tokens * RDK_ATTN_BOX_BYTES);
+    if (mine)
+        copy_box_4d(slot + (column * RDK_ATTN_STEP_KEYS + sub * args.box_tokens) * RDK_ATTN_BOX_BYTES, args.cache.maps[matrix], full,
+                    column * RDK_ATTN_BOX_BYTES / elem, w.kv_head, key % args.block_tokens, page, policy);
+}
+template <bool FP8>
+__device__ __forceinline__ void load_slot_bytes(const rdk_attn_sm90a_args &args, const attn_work &w, const page_window &pages,
+                                                int32_t box, int matrix, unsigned char *slot, uint64_t *full) {
+    for (int32_t sub = 0; sub < RDK_ATTN_STEP_KEYS / args.box_tokens; sub++) {
+        int32_t key = (box + sub) * args.box_tokens, page = __shfl_sync(0xffffffffu, pages.page, box + sub - pages.base);
+        load_bytes(args, slot, matrix, sub * args.box_tokens, w.s.kv_len - key, key % args.block_tokens, page, w.kv_head,
+                   args.head_dim * (FP8 ? 1 : 2));
+    }
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) barrier_arrive(full);
+}
+
+// What the loading warp tells the teams of each chunk, ahead of its keys.
+struct chunk_record {
+    int32_t seq, kv_head, row_block, chunk, begin, end; // begin == end: no more
+    int32_t q_begin, q_len, kv_len, padding[3];
+};
+struct chunk_ring {
+    chunk_record record[RDK_ATTN_RECORDS];
+    uint64_t full[RDK_ATTN_RECORDS], empty[RDK_ATTN_RECORDS];
+};
+__device__ __forceinline__ void announce(chunk_ring *ring, ring_place &place, const attn_work &w, bool some) {
+    barrier_wait(ring->empty + place.slot, place.turn);
+    if (threadIdx.x % 32 == 0) {
+        ring->record[place.slot] = {w.s.seq,     w.kv_head, w.row_block, w.chunk,  some ? w.begin : 0,
+                                    some ? w.end : 0, w.s.q_begin, w.s.q_len, w.s.kv_len, {}};
+        barrier_arrive(ring->full + place.slot);
+    }
+    place.advance(RDK_ATTN_RECORDS);
+}
+
+// Before the kernels ahead are complete: the first steps of this block's share into the second-level cache. A hint alone: lengths
+// and pages may change until then, and the map keeps every address inside the cache.
+template <int DIMS, bool FP8> __device__ __forceinline__ void prefetch_slots(const rdk_attn_sm90a_args &args, const attn_work &w) {
+    constexpr int elem = FP8 ? 1 : 2, columns = DIMS * elem > 128 ? DIMS * elem / 128 : 1;
+    int32_t boxes = RDK_ATTN_STEP_KEYS / args.box_tokens, each = boxes * columns;
+    for (int32_t i = threadIdx.x % 32; i < args.prefetch_slots * each; i += 32) {
+        int32_t slot = i / each, key = (w.begin + slot / 2) * RDK_ATTN_STEP_KEYS + i % each / columns * args.box_tokens;
+        if (key >= w.s.kv_len) break;
+        int32_t page = __ldcg(args.block_table + w.s.seq * args.block_table_stride + key / args.block_tokens);
+        prefetch_box_4d(args.cache.maps[slot % 2], i % columns * RDK_ATTN_BOX_BYTES / elem, w.kv_head, key % args.block_tokens, page);
+    }
+}
+
+// The loading warp.
+template <int DIMS, bool FP8>
+__device__ __forceinline__ void stream_cache(const rdk_attn_sm90a_args &args, unsigned char *ring, uint64_t *full, uint64_t *empty,
+                                             chunk_ring *chunks) {
+    uint64_t policy = policy_evict_first();
+    attn_work w;
+    ring_place place = {0, 1}, record = {0, 1}; // the first turn finds every slot free
+    page_window pages = {-1, 0, 0};
+    int32_t boxes = RDK_ATTN_STEP_KEYS / args.box_tokens;
+    bool some = false;
+#pragma unroll 1
+    for (int pass = args.prefetch_slots && args.use_maps ? 0 : 1; pass < 2; pass++) {
+        if (pass) wait_dependencies();
+        some = first_work(args, w);
+        if (!pass && some) prefetch_slots<DIMS, FP8>(args, w);
+    }
+    for (; some; some = next_work(args, w)) {
+        announce(chunks, record, w, true);
+#pragma unroll 1
+        for (int32_t i = 2 * w.begin; i < 2 * w.end; i++) { // keys and values of a step in turn
+            unsigned char *slot = ring + place.slot * rdk_attn_slot_bytes(DIMS, FP8);
+            look_at_boxes(args, w, i / 2 * boxes, boxes, pages);
+            barrier_wait(empty + place.slot, place.turn);
+            if (args.use_maps)
+                load_slot<DIMS, FP8>(args, w, pages, i / 2 * boxes, i % 2, slot, full + place.slot, policy);
+            else
+                load_slot_bytes<FP8>(args, w, pages, i / 2 * boxes, i % 2, slot, full + place.slot);
+            place.advance(args.slots);
+        }
+    }
+    announce(chunks, record, w, false);
+}
+
+// ---- the queries --------------------------------------------------------------------------------------------------------
+// What a team knows of each of its rows, in shared memory.
+template <int N> struct row_table {
+    float factor[N];     // of a score: exponent taken off the query, scales of the call and of the keys
+    int32_t position[N]; // the last key that the row sees
+    float top[N][4];     // of the four warps' keys of a step
+    float sum[N][4];
+};
+
+// Place of dim d among the queries' dims: a lane of the keys takes 16 neighbouring bytes, four at a time (sm90a_decode_tile.cuh).
+template <bool FP8> __device__ __forceinline__ int query_place(int d) {
+    constexpr int share = FP8 ? 16 : 8, span = share * 4;
+    int in = d % span;
+    return d / span * span + in % share / 4 * 16 + (in / 2 & 1) * 8 + in / share * 2 + in % 2;
+}
+
+// A row's share of one lane: dims lane, lane + 32, ...
+template <int DIMS>
+__device__ __forceinline__ void read_query(const rdk_attn_sm90a_args &args, const chunk_record &w, int32_t row, float (&x)[DIMS / 32]) {
+    int32_t token = row / args.group, head = w.kv_head * args.group + row % args.group, lane = threadIdx.x % 32;
+    int64_t from = (w.q_begin + token) * args.q_stride_token + head * args.q_stride_head;
+    bool valid = row < w.q_len * args.group;
+#pragma unroll
+    for (int i = 0; i < DIMS / 32; i++) {
+        int32_t d = i * 32 + lane;
+        x[i] = 0.0f;
+        if (valid && d < args.head_dim)
+            x[i] = args.q_type == RDK_F32 ? __ldcg(static_cast<const float *>(args.q) + from + d)
+                                          : __uint_as_float((uint32_t)__ldcg(static_cast<const unsigned short *>(args.q) + from + d) << 16);
+    }
+}
+
+// Stores it as 16-bit values scaled by a power of two, so that the row's largest magnitude lies in [1, 2): f16 then holds any
+// bf16 query. The exponent goes back into the scores.
+template <int DIMS, int N, bool FP8>
+__device__ __forceinline__ void store_query(const rdk_attn_sm90a_args &args, const chunk_record &w, int32_t at, int32_t row,
+                                            const float (&x)[DIMS / 32], unsigned char *queries, row_table<N> *rows) {
+    int32_t lane = threadIdx.x % 32;
+    float top = 0.0f;
+#pragma unroll
+    for (int i = 0; i < DIMS / 32; i++) top = fmaxf(top, fabsf(x[i]));
+#pragma unroll
+    for (int step = 16; step; step /= 2) top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, step));
+    int exponent = (int)(__float_as_uint(top) >> 23) - 127;
+    exponent = min(max(exponent, -100), 100); // of zeros, subnormals, infinities: any factor does
+    float down = __uint_as_float((uint32_t)(127 - exponent) << 23);
+#pragma unroll
+    for (int i = 0; i < DIMS / 32; i++) {
+        int32_t place = query_place<FP8>(i * 32 + lane);
+        unsigned short bits = FP8 ? __half_as_ushort(__float2half_rn(x[i] * down)) : __bfloat16_as_ushort(__float2bfloat16_rn(x[i] * down));
+        int32_t byte = place / 64 * N * 128 + at * 128 + (place % 64 / 8 ^ at % 8) * 16 + place % 8 * 2;
+        *reinterpret_cast<unsigned short *>(queries + byte) = bits;
+    }
+    if (lane == 0) {
+        float k_scale = FP8 && args.k_scale ? args.k_scale[w.kv_head] : 1.0f;
+        rows->factor[at] = __uint_as_float((uint32_t)(127 + exponent) << 23) * args.scale * k_scale;
+        rows->position[at] = w.kv_len - w.q_len + row / args.group;
+    }
+}
+
+// All queries of a team, rows [first, first + N) of the sequence's head; two rows of a warp on their way at once.
+template <int DIMS, int N, bool FP8>
+__device__ __forceinline__ void load_queries(const rdk_attn_sm90a_args &args, const chunk_record &w, int32_t first, unsigned char *queries,
+                                             row_table<N> *rows) {
+    int32_t warp = threadIdx.x / 32 % 4;
+#pragma unroll 1
+    for (int32_t at = warp; at < N; at += 8) {
+        float x[2][DIMS / 32];
+        read_query<DIMS>(args, w, first + at, x[0]);
+        if (at + 4 < N) read_query<DIMS>(args, w, first + at + 4, x[1]);
+        store_query<DIMS, N, FP8>(args, w, at, first + at, x[0], queries, rows);
+        if (at + 4 < N) store_query<DIMS, N, FP8>(args, w, at + 4, first + at + 4, x[1], queries, rows);
+    }
+}
+
+#endif // RDK_ATTN_SM90A_DECODE_LOAD_CUH

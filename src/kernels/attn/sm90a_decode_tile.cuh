@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// One step of decode attention on the tensor cores: 64 keys against a team's rows of queries, wgmma with the cache's side in
+// registers. S^T = K Q^T, then O^T += V^T P^T: the 64-row side is keys or dims, so that eight rows of queries waste little and
+// each code is widened once for all of them.
+//
+// A product may take its terms in any order. A lane takes 16 neighbouring bytes of a key as its share of several products, and
+// queries are stored in that order; the keys of a warp are numbered so that no two lanes meet in a bank. Nothing is shuffled.
+#ifndef RDK_ATTN_SM90A_DECODE_TILE_CUH
+#define RDK_ATTN_SM90A_DECODE_TILE_CUH
+
+#include "kernels/attn/sm90a_args.h"
+#include "kernels/common/sm90a_convert.cuh"
+#include "kernels/common/sm90a_ptx.cuh"
+#include "kernels/common/sm90a_wgmma.cuh"
+
+#include <cuda_fp8.h>
+
+__device__ __forceinline__ uint32_t widen_codes(uint32_t two) { // two e4m3 codes to f16, exactly
+    uint32_t pair;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"((unsigned short)two));
+    return pair;
+}
+template <bool FP8> __device__ __forceinline__ uint32_t pack_weights(float low, float high) {
+    return FP8 ? pack_f16(low, high) : pack_bf16(low, high);
+}
+__device__ __forceinline__ float power_of_two(float x) { // 2 ulp; -inf gives 0
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// d (64 x N, f32) = a b^T + (accumulate ? d : 0). a: this warp's 16 x 16 in registers; b: descriptor of N rows in shared memory.
+template <int N, bool F16> struct wgmma_16bit;
+#define WGMMA_16BIT(n_, f16_, type_, d_, a_, b_, p_, ...)                                                                    \
+    template <> struct wgmma_16bit<n_, f16_> {                                                                                \
+        static __device__ __forceinline__ void run(float (&d)[n_ / 8][4], const uint32_t (&a)[4], uint32_t b, int accumulate) { \
+            asm volatile("{\n\t.reg .pred p;\n\t.reg .b64 b;\n\tsetp.ne.b32 p, %" #p_ ", 0;\n\t"                              \
+                         "mov.b64 b, {%" #b_ ", 0x40000040};\n\t"                                                             \
+                         "wgmma.mma_async.sync.aligned.m64n" #n_ "k16.f32." type_ "." type_ " {" d_ "}, {" a_                 \
+                         "}, b, p, 1, 1, 0;\n\t}"                                                                             \
+                         : __VA_ARGS__                                                                                        \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(accumulate));                              \
+        }                                                                                                                     \
+    };
+#define D4(j_) "+f"(d[j_][0]), "+f"(d[j_][1]), "+f"(d[j_][2]), "+f"(d[j_][3])
+#define D8     "%0, %1, %2, %3"
+#define D24    D8 ", %4, %5, %6, %7, %8, %9, %10, %11"
+#define D32    D24 ", %12, %13, %14, %15"
+WGMMA_16BIT(8, true, "f16", D8, "%4, %5, %6, %7", 8, 9, D4(0))
+WGMMA_16BIT(8, false, "bf16", D8, "%4, %5, %6, %7", 8, 9, D4(0))
+WGMMA_16BIT(24, true, "f16", D24, "%12, %13, %14, %15", 16, 17, D4(0), D4(1), D4(2))
+WGMMA_16BIT(24, false, "bf16", D24, "%12, %13, %14, %15", 16, 17, D4(0), D4(1), D4(2))
+WGMMA_16BIT(32, true, "f16", D32, "%16, %17, %18, %19", 20, 21, D4(0), D4(1), D4(2), D4(3))
+WGMMA_16BIT(32, false, "bf16", D32, "%16, %17, %18, %19", 20, 21, D4(0), D4(1), D4(2), D4(3))
+#undef D32
+#undef D24
+#undef D8
+#undef D4
+#undef WGMMA_16BIT
+
+// Shapes of a tile. DIMS: head size rounded up to a power of two; N: rows of queries of a team.
+template <int DIMS, int N, bool FP8> struct attn_shape {
+    static constexpr int elem = FP8 ? 1 : 2;
+    static constexpr int spans = DIMS * elem / 64;    // of a key: 64 bytes, 16 a lane
+    static constexpr int span_steps = 64 / elem / 16; // products of 16 dims that a span feeds
+    static constexpr int slot_bytes = rdk_attn_slot_bytes(DIMS, FP8);
+    static constexpr int column_bytes = RDK_ATTN_STEP_KEYS * RDK_ATTN_BOX_BYTES;
+    static constexpr int tiles = DIMS / 64;     // of 64 dims of the output
+    static constexpr int lane_dims = DIMS / 32; // neighbouring dims of the output that a lane holds
+    static constexpr int lane_bytes = lane_dims * elem, lane_words = (lane_bytes + 3) / 4;
+    static constexpr int query_column = N * 128; // bytes of 64 dims of all rows of queries
+};
+
+// The key at place `at` (0..7) of a group of eight: neighbouring places differ in bit 2, so that under the swizzle two lanes of K
+// read different halves of a 128-byte row, and four lanes of V read rows that differ in the upper two bits.
+__device__ __forceinline__ int key_at(int at) {
+    return at ^ (at & 1) * 4;
+}
+
+// Keeps the making of left operands before the fence that hands them to the tensor cores.
+template <int COUNT> __device__ __forceinline__ void pin_operands(uint32_t (&a)[COUNT][4]) {
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) asm volatile("" : "+r"(a[i][0]), "+r"(a[i][1]), "+r"(a[i][2]), "+r"(a[i][3])::"memory");
+}
+
+// s = scores of 64 keys (16 a warp: places lane / 4 and 8 + lane / 4) for N rows. Starts the products; wgmma_wait ends them.
+template <int DIMS, int N, bool FP8>
+__device__ __forceinline__ void start_scores(const unsigned char *keys, uint32_t queries, float (&s)[N / 8][4]) {
+    using shape = attn_shape<DIMS, N, FP8>;
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, key = key_at(lane / 4), piece = lane % 4 ^ key;
+    const unsigned char *row = keys + (warp * 16 + key) * RDK_ATTN_BOX_BYTES;
+#pragma unroll
+    for (int span = 0; span < shape::spans; span++) {
+        const unsigned char *at = row + span / 2 * shape::column_bytes + (piece ^ span % 2 * 4) * 16;
+        const uint4 low = *reinterpret_cast<const uint4 *>(at);
+        const uint4 high = *reinterpret_cast<const uint4 *>(at + 8 * RDK_ATTN_BOX_BYTES);
+        const uint32_t word[2][4] = {{low.x, low.y, low.z, low.w}, {high.x, high.y, high.z, high.w}};
+        uint32_t a[shape::span_steps][4];
+#pragma unroll
+        for (int step = 0; step < shape::span_steps; step++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) // keys +0, +8, then the same of the upper half of the product's dims
+                a[step][i] = FP8 ? widen_codes(word[i % 2][step] >> i / 2 * 16) : word[i % 2][step % 2 * 2 + i / 2];
+        pin_operands(a);
+        wgmma_fence();
+#pragma unroll
+        for (int step = 0; step < shape::span_steps; step++) {
+            int product = span * shape::span_steps + step;
+            wgmma_16bit<N, FP8>::run(s, a[step], queries + (product / 4 * shape::query_column + product % 4 * 32) / 16, product > 0);
+        }
+        wgmma_commit();
+        wgmma_wait<1>();
+    }
+}
+
+template <int BYTES, int WORDS> __device__ __forceinline__ void load_share(uint32_t (&to)[WORDS], const unsigned char *from, int flip) {
+    if constexpr (BYTES == 2)
+        to[0] = *reinterpret_cast<const unsigned short *>(from);
+    else if constexpr (BYTES == 4)
+        to[0] = *reinterpret_cast<const uint32_t *>(from);
+    else if constexpr (BYTES == 8)
+        *reinterpret_cast<uint2 *>(to) = *reinterpret_cast<const uint2 *>(from);
+    else {
+        *reinterpret_cast<uint4 *>(to) = *reinterpret_cast<const uint4 *>(from);
+        if constexpr (BYTES == 32) *reinterpret_cast<uint4 *>(to + 4) = *reinterpret_cast<const uint4 *>(from + flip);
+    }
+}
+
+// Pairs of values of two keys, one pair a dim, out of the words of the two keys: the left operand of two rows of a tile.
+template <bool FP8> __device__ __forceinline__ void pair_values(uint32_t first, uint32_t second, int half, uint32_t &even, uint32_t &odd) {
+    if (FP8) {
+        uint32_t codes = __byte_perm(first, second, half ? 0x7362 : 0x5140);
+        even = widen_codes(codes);
+        odd = widen_codes(codes >> 16);
+    } else {
+        even = __byte_perm(first, second, 0x5410);
+        odd = __byte_perm(first, second, 0x7632);
+    }
+}
+
+// o += values x weights, dims on the 64-row side: a lane's tile t holds its dims 2t and 2t + 1. Values of keys from `left` on are
+// not the sequence's and count as zero, since 0 * NaN would spoil a row. Starts the products.
+template <int DIMS, int N, bool FP8>
+__device__ __forceinline__ void start_values(const unsigned char *values, uint32_t weights, int32_t left,
+                                             float (&o)[DIMS / 64][N / 8][4]) {
+    using shape = attn_shape<DIMS, N, FP8>;
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+    int byte = (warp * (DIMS / 4) + lane / 4 * shape::lane_dims) * shape::elem;
+    int first = key_at(lane % 4 * 2), piece = byte % 128 / 16; // of the second key of a pair: first ^ 5
+    const unsigned char *at = values + byte / 128 * shape::column_bytes + byte % 16;
+    const unsigned char *at0 = at + first * RDK_ATTN_BOX_BYTES + (piece ^ first) * 16;
+    const unsigned char *at1 = at + (first ^ 5) * RDK_ATTN_BOX_BYTES + (piece ^ first ^ 5) * 16;
+    int flip0 = (piece ^ first) & 1 ? -16 : 16, flip1 = -flip0; // to the neighbouring piece
+#pragma unroll
+    for (int step = 0; step < RDK_ATTN_STEP_KEYS / 16; step++) {
+        uint32_t key[2][2][shape::lane_words], a[shape::tiles][4];
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            int row = step * 16 + half * 8;
+            load_share<shape::lane_bytes>(key[half][0], at0 + row * RDK_ATTN_BOX_BYTES, flip0);
+            load_share<shape::lane_bytes>(key[half][1], at1 + row * RDK_ATTN_BOX_BYTES, flip1);
+            if (left < RDK_ATTN_STEP_KEYS)
+#pragma unroll
+                for (int i = 0; i < shape::lane_words; i++) {
+                    if (row + first >= left) key[half][0][i] = 0;
+                    if (row + (first ^ 5) >= left) key[half][1][i] = 0;
+                }
+        }
+#pragma unroll
+        for (int tile = 0; tile < shape::tiles; tile++)
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                int word = FP8 ? tile / 2 : tile;
+                pair_values<FP8>(key[half][0][word], key[half][1][word], tile % 2, a[tile][half * 2], a[tile][half * 2 + 1]);
+            }
+        pin_operands(a);
+        wgmma_fence();
+#pragma unroll
+        for (int tile = 0; tile < shape::tiles; tile++) wgmma_16bit<N, FP8>::run(o[tile], a[tile], weights + step * 2, 1);
+        wgmma_commit();
+        wgmma_wait<1>();
+    }
+}
+
+#endif // RDK_ATTN_SM90A_DECODE_TILE_CUH

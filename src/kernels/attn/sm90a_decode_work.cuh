@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which chunks a block attends. All work of a call forms one line: sequences, KV heads, chunks (the longest, which lie last,
+// first), blocks of rows; its unit is a step of 64 keys. A block takes the chunks that begin in its equal share of the line.
+// Lengths are read here, on the device. Where a chunk is computed changes no bit of it.
+#ifndef RDK_ATTN_SM90A_DECODE_WORK_CUH
+#define RDK_ATTN_SM90A_DECODE_WORK_CUH
+
+#include "kernels/attn/sm90a_args.h"
+
+struct attn_sequence {
+    int32_t seq, q_begin, q_len, kv_len;
+    int32_t low, high; // steps that some row sees: [low, high)
+};
+
+__device__ __forceinline__ attn_sequence open_sequence(const rdk_attn_sm90a_args &args, int32_t seq) {
+    attn_sequence s = {seq, 0, 0, 0, 0, 0};
+    if (seq >= args.seqs) return s;
+    s.q_begin = __ldcg(args.q_starts + seq);
+    s.q_len = __ldcg(args.q_starts + seq + 1) - s.q_begin;
+    s.kv_len = max(min(__ldcg(args.kv_lens + seq), args.max_blocks * args.block_tokens), 0);
+    s.q_len = max(min(s.q_len, args.max_rows / args.group), 0);
+    s.high = s.q_len > 0 ? (s.kv_len + RDK_ATTN_STEP_KEYS - 1) / RDK_ATTN_STEP_KEYS : 0;
+    if (args.window > 0) s.low = min(max(s.kv_len - s.q_len - args.window + 1, 0) / RDK_ATTN_STEP_KEYS, s.high);
+    return s;
+}
+
+struct attn_work {
+    attn_sequence s;
+    int32_t kv_head, row_block, chunk;
+    int32_t begin, end; // steps of the chunk
+    int64_t at, last;   // where the chunk begins on the line, where the block's share ends
+};
+
+__device__ __forceinline__ int32_t line_units(const rdk_attn_sm90a_args &args, const attn_sequence &s) {
+    return (s.high - s.low) * args.kv_heads * args.row_blocks;
+}
+__device__ __forceinline__ void open_chunk(attn_work &w) {
+    w.begin = max(rdk_attn_chunk_begin(w.chunk) / RDK_ATTN_STEP_KEYS, w.s.low);
+    w.end = min(rdk_attn_chunk_begin(w.chunk + 1) / RDK_ATTN_STEP_KEYS, w.s.high);
+}
+__device__ __forceinline__ void open_head(attn_work &w) {
+    w.chunk = rdk_attn_chunk_count(w.s.kv_len) - 1;
+    w.row_block = 0;
+    open_chunk(w);
+}
+
+// The chunk after w's on the line; false when it is another block's.
+__device__ __forceinline__ bool next_work(const rdk_attn_sm90a_args &args, attn_work &w) {
+    w.at += w.end - w.begin;
+    if (w.at >= w.last) return false;
+    if (++w.row_block < args.row_blocks) return true;
+    w.row_block = 0;
+    if (w.begin > w.s.low) {
+        w.chunk--;
+        open_chunk(w);
+        return true;
+    }
+    if (++w.kv_head == args.kv_heads) {
+        w.kv_head = 0;
+        do w.s = open_sequence(args, w.s.seq + 1);
+        while (w.s.high <= w.s.low && w.s.seq < args.seqs);
+    }
+    open_head(w);
+    return true;
+}
+
+// Sets w to the sequence that holds place `at` of the line and returns where that sequence begins. Called by whole warps.
+__device__ __forceinline__ int64_t find_sequence(const rdk_attn_sm90a_args &args, int64_t at, int32_t first_units, attn_work &w) {
+    int32_t lane = threadIdx.x % 32;
+    int64_t before = 0;
+    for (int32_t base = 0; base < args.seqs; base += 32) {
+        int64_t units = base ? line_units(args, open_sequence(args, base + lane)) : first_units, sum = units;
+#pragma unroll
+        for (int step = 1; step < 32; step *= 2) {
+            int64_t other = __shfl_up_sync(0xffffffffu, sum, step);
+            if (lane >= step) sum += other;
+        }
+        uint32_t beyond = __ballot_sync(0xffffffffu, before + sum > at);
+        if (beyond) {
+            int holder = __ffs(beyond) - 1;
+            w.s = open_sequence(args, base + holder);
+            return before + __shfl_sync(0xffffffffu, sum - units, holder);
+        }
+        before += __shfl_sync(0xffffffffu, sum, 31);
+    }
+    return before;
+}
+
+// The first chunk of this block; false when it has none. Called by whole warps.
+__device__ __forceinline__ bool first_work(const rdk_attn_sm90a_args &args, attn_work &w) {
+    int32_t lane = threadIdx.x % 32, first_units = line_units(args, open_sequence(args, lane));
+    int64_t total = first_units;
+    for (int32_t seq = 32 + lane; seq < args.seqs; seq += 32) total += line_units(args, open_sequence(args, seq));
+#pragma unroll
+    for (int step = 16; step; step /= 2) total += __shfl_xor_sync(0xffffffffu, total, step);
+    int64_t first = total * blockIdx.x / gridDim.x;
+    w.last = total * (blockIdx.x + 1) / gridDim.x;
+    if (first >= w.last) return false;
+    int64_t start = find_sequence(args, first, first_units, w);
+    int32_t span = w.s.high - w.s.low, head_units = span * args.row_blocks, rest = (int32_t)(first - start);
+    w.kv_head = rest / head_units;
+    rest -= w.kv_head * head_units;
+    int32_t step = w.s.high - 1 - rest / args.row_blocks;
+    w.chunk = rdk_attn_chunk_count(step * RDK_ATTN_STEP_KEYS + 1) - 1;
+    open_chunk(w);
+    int32_t passed = (w.s.high - w.end) * args.row_blocks; // of the head, before this chunk
+    w.row_block = (rest - passed) / (w.end - w.begin);
+    w.at = start + (int64_t)w.kv_head * head_units + passed + w.row_block * (w.end - w.begin);
+    return w.at >= first || next_work(args, w);
+}
+
+#endif // RDK_ATTN_SM90A_DECODE_WORK_CUH
