@@ -7,16 +7,17 @@
 #include "kernels/common/sm90a_types.h"
 
 enum {
-    RDK_ATTN_STEP_KEYS = 64,   // one wgmma's rows of keys
-    RDK_ATTN_BOX_BYTES = 128,  // of a key that one copy takes: the swizzle's row
-    RDK_ATTN_TEAM_THREADS = 128, // a warpgroup, with its own rows of queries
+    RDK_ATTN_STEP_KEYS = 64,     // one wgmma's rows of keys
+    RDK_ATTN_BOX_BYTES = 128,    // of a key that one copy takes: the swizzle's row
+    RDK_ATTN_TEAM_THREADS = 128, // a warpgroup with a ring and queries of its own
     RDK_ATTN_MAX_TEAMS = 2,
+    RDK_ATTN_THREADS = 3 * 128, // the loading warps' group, then the teams
     RDK_ATTN_MAX_SLOTS = 12,
-    RDK_ATTN_RECORDS = 4,      // chunks that the loading warp announces ahead
-    RDK_ATTN_PREFETCH_BYTES = 65536, // that a block asks for before the kernels ahead are complete
+    RDK_ATTN_RECORDS = 4,            // chunks that a loading warp announces ahead
+    RDK_ATTN_PREFETCH_BYTES = 65536, // that a loading warp asks for before the kernels ahead are complete
     RDK_ATTN_MERGE_GROUPS = 16,
+    RDK_ATTN_MERGE_LANES = 16, // of four dims
     RDK_ATTN_BLOCK_BYTES = 227 * 1024, // shared memory that a block can have
-    RDK_ATTN_HALF_BYTES = 113 * 1024,  // of two blocks on one multiprocessor, each with its kilobyte of the system's
 };
 
 // Chunks are cut at absolute positions alone, so that a row's bits follow from positions. Short ones first, since a short
@@ -34,25 +35,28 @@ RDK_HOST_DEVICE int32_t rdk_attn_chunk_count(int32_t keys) {
                             : 176 + (keys - 131072 + 2047) / 2048;
 }
 
-// Shared memory of a block: a ring of slots, each 64 keys (or values) of one head in columns of 128 bytes; then for each team
-// its queries and weights (16 bits) and four words a row. dims: head size rounded up to 64, 128, 256 or 512; rows: of a team.
+// Shared memory of a block, for each team: a ring of slots, each 64 keys (or values) of one head in columns of 128 bytes; then
+// queries and weights (16 bits); then some words a row, the chunks announced, and barriers. dims: head size rounded up to 64,
+// 128, 256 or 512; rows: of a team.
 RDK_HOST_DEVICE int rdk_attn_slot_bytes(int dims, int fp8) {
     int columns = dims * (fp8 ? 1 : 2) / RDK_ATTN_BOX_BYTES;
     return (columns ? columns : 1) * RDK_ATTN_STEP_KEYS * RDK_ATTN_BOX_BYTES;
 }
-enum { RDK_ATTN_ROW_WORDS = 12 }; // a row: factor, position, the four warps' tops and sums, padding
-RDK_HOST_DEVICE int rdk_attn_query_bytes(int dims, int rows) {
-    return rows * dims * 2;
+enum {
+    RDK_ATTN_ROW_WORDS = 16,                      // factor, position, and words of the four warps
+    RDK_ATTN_SUM_BYTES = 16 * 8,                  // a row: partial sums of weights, one a lane
+    RDK_ATTN_RECORD_BYTES = RDK_ATTN_RECORDS * 64 // with their barriers
+};
+RDK_HOST_DEVICE int rdk_attn_operand_bytes(int dims, int rows) {
+    return rows * ((dims + RDK_ATTN_STEP_KEYS) * 2 + RDK_ATTN_SUM_BYTES);
 }
-RDK_HOST_DEVICE int rdk_attn_team_bytes(int dims, int rows) {
-    return rdk_attn_query_bytes(dims, rows) + rows * RDK_ATTN_STEP_KEYS * 2 + rows * RDK_ATTN_ROW_WORDS * 4;
+RDK_HOST_DEVICE int rdk_attn_team_bytes(int dims, int fp8, int rows, int slots) {
+    return slots * (rdk_attn_slot_bytes(dims, fp8) + 16) + rdk_attn_operand_bytes(dims, rows) + rows * RDK_ATTN_ROW_WORDS * 4 +
+           RDK_ATTN_RECORD_BYTES;
 }
-enum { RDK_ATTN_RECORD_BYTES = RDK_ATTN_RECORDS * 64 }; // of the chunks announced, with their barriers
-RDK_HOST_DEVICE int rdk_attn_shared_bytes(int dims, int fp8, int rows, int teams, int slots) {
-    return slots * (rdk_attn_slot_bytes(dims, fp8) + 16) + teams * rdk_attn_team_bytes(dims, rows) + RDK_ATTN_RECORD_BYTES;
-}
-RDK_HOST_DEVICE int rdk_attn_slots(int dims, int fp8, int rows, int teams, int limit_bytes) {
-    int slots = (limit_bytes - RDK_ATTN_RECORD_BYTES - teams * rdk_attn_team_bytes(dims, rows)) / (rdk_attn_slot_bytes(dims, fp8) + 16);
+RDK_HOST_DEVICE int rdk_attn_slots(int dims, int fp8, int rows, int teams) {
+    int room = RDK_ATTN_BLOCK_BYTES / teams - rdk_attn_team_bytes(dims, fp8, rows, 0);
+    int slots = room / (rdk_attn_slot_bytes(dims, fp8) + 16);
     return slots < RDK_ATTN_MAX_SLOTS ? slots : RDK_ATTN_MAX_SLOTS;
 }
 
@@ -81,7 +85,7 @@ typedef struct rdk_attn_sm90a_args {
     RDK_PTR(float) tops; // [seqs, kv_heads, chunks, rows, 2]: largest logit (base 2), weight
     int64_t q_stride_token, q_stride_head, block_table_stride, out_stride_token, out_stride_head;
     int32_t seqs, kv_heads, group, head_dim, block_tokens, max_blocks, chunks, max_rows;
-    int32_t row_blocks; // blocks of teams * rows that max_rows takes
+    int32_t row_blocks; // of a team's rows, that max_rows takes
     int32_t teams, slots, box_tokens, prefetch_slots;
     int32_t q_type, out_type, use_maps, window;
     float scale, softcap;

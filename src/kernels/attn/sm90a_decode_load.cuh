@@ -33,19 +33,20 @@ __device__ __forceinline__ void prefetch_box_4d(const void *map, int32_t dim, in
 // The cache of one sequence as the loading warp walks it. A step of 64 keys is 1, 2 or 4 boxes of box_tokens neighbours of one
 // page; lane i holds the page of box base + i.
 struct page_window {
-    int32_t seq, base, page;
+    int32_t seq, kv_len, base, page;
 };
 __device__ __forceinline__ void look_at_boxes(const rdk_attn_sm90a_args &args, const attn_work &w, int32_t box, int32_t count,
                                               page_window &pages) {
-    if (pages.seq == w.s.seq && box >= pages.base && box + count <= pages.base + 32) return;
+    if (pages.seq == w.s.seq && pages.kv_len == w.s.kv_len && box >= pages.base && box + count <= pages.base + 32) return;
     int32_t mine = box + threadIdx.x % 32, key = mine * args.box_tokens;
     pages.seq = w.s.seq;
+    pages.kv_len = w.s.kv_len;
     pages.base = box;
     pages.page = key < w.s.kv_len ? __ldcg(args.block_table + w.s.seq * args.block_table_stride + key / args.block_tokens) : -1;
 }
 
 // One matrix of a step by single bytes, for rows that copies of 16 bytes do not reach.
-__device__ __noinline__ void load_bytes(const rdk_attn_sm90a_args &args, unsigned char *slot, int matrix, int32_t key, int32_t valid,
+__device__ __forceinline__ void load_bytes(const rdk_attn_sm90a_args &args, unsigned char *slot, int matrix, int32_t key, int32_t valid,
                                         int32_t token, int32_t page, int32_t kv_head, int32_t row_bytes) {
     const rdk_attn_cache_view &view = args.cache.view;
     bool known = page >= 0 && page < view.blocks;
@@ -106,35 +107,54 @@ __device__ __forceinline__ void announce(chunk_ring *ring, ring_place &place, co
     place.advance(RDK_ATTN_RECORDS);
 }
 
-// Before the kernels ahead are complete: the first steps of this block's share into the second-level cache. A hint alone: lengths
-// and pages may change until then, and the map keeps every address inside the cache.
-template <int DIMS, bool FP8> __device__ __forceinline__ void prefetch_slots(const rdk_attn_sm90a_args &args, const attn_work &w) {
+// Before the kernels ahead are complete: the first steps of this share into the second-level cache. A hint alone: lengths and
+// pages may change until then, and the map keeps every address inside the cache.
+template <int DIMS, bool FP8>
+__device__ __forceinline__ void prefetch_slots(const rdk_attn_sm90a_args &args, const attn_work &w, const page_window &pages) {
     constexpr int elem = FP8 ? 1 : 2, columns = DIMS * elem > 128 ? DIMS * elem / 128 : 1;
-    int32_t boxes = RDK_ATTN_STEP_KEYS / args.box_tokens, each = boxes * columns;
-    for (int32_t i = threadIdx.x % 32; i < args.prefetch_slots * each; i += 32) {
-        int32_t slot = i / each, key = (w.begin + slot / 2) * RDK_ATTN_STEP_KEYS + i % each / columns * args.box_tokens;
-        if (key >= w.s.kv_len) break;
-        int32_t page = __ldcg(args.block_table + w.s.seq * args.block_table_stride + key / args.block_tokens);
-        prefetch_box_4d(args.cache.maps[slot % 2], i % columns * RDK_ATTN_BOX_BYTES / elem, w.kv_head, key % args.block_tokens, page);
+    int32_t boxes = RDK_ATTN_STEP_KEYS / args.box_tokens, each = boxes * columns, count = args.prefetch_slots * each;
+    for (int32_t i = threadIdx.x % 32; i - (int32_t)(threadIdx.x % 32) < count; i += 32) {
+        int32_t slot = i / each, box = (w.begin + slot / 2) * boxes + i % each / columns, key = box * args.box_tokens;
+        int32_t page = __shfl_sync(0xffffffffu, pages.page, box - pages.base);
+        if (i < count && box - pages.base < 32 && key < w.s.kv_len)
+            prefetch_box_4d(args.cache.maps[slot % 2], i % columns * RDK_ATTN_BOX_BYTES / elem, w.kv_head, key % args.block_tokens,
+                            page);
     }
 }
 
-// The loading warp.
+// Where a share begins. What the kernels ahead may still write is read again after them, all of it at once.
 template <int DIMS, bool FP8>
-__device__ __forceinline__ void stream_cache(const rdk_attn_sm90a_args &args, unsigned char *ring, uint64_t *full, uint64_t *empty,
-                                             chunk_ring *chunks) {
-    uint64_t policy = policy_evict_first();
-    attn_work w;
-    ring_place place = {0, 1}, record = {0, 1}; // the first turn finds every slot free
-    page_window pages = {-1, 0, 0};
+__device__ __forceinline__ bool begin_share(const rdk_attn_sm90a_args &args, int32_t share, int32_t shares, attn_work &w,
+                                            page_window &pages) {
     int32_t boxes = RDK_ATTN_STEP_KEYS / args.box_tokens;
+    attn_sequence mine = open_sequence(args, threadIdx.x % 32);
     bool some = false;
 #pragma unroll 1
-    for (int pass = args.prefetch_slots && args.use_maps ? 0 : 1; pass < 2; pass++) {
-        if (pass) wait_dependencies();
-        some = first_work(args, w);
-        if (!pass && some) prefetch_slots<DIMS, FP8>(args, w);
+    for (int ready = 0; ready < 2; ready++) {
+        some = first_work(args, share, shares, mine, w);
+        if (ready) break;
+        if (some) {
+            look_at_boxes(args, w, w.begin * boxes, boxes, pages);
+            if (args.use_maps) prefetch_slots<DIMS, FP8>(args, w, pages);
+        }
+        wait_dependencies();
+        pages.seq = -1;
+        if (some) look_at_boxes(args, w, w.begin * boxes, boxes, pages);
+        mine = open_sequence(args, threadIdx.x % 32);
     }
+    return some;
+}
+
+// A loading warp.
+template <int DIMS, bool FP8>
+__device__ __forceinline__ void stream_cache(const rdk_attn_sm90a_args &args, int team, unsigned char *ring, uint64_t *full,
+                                             uint64_t *empty, chunk_ring *chunks) {
+    uint64_t policy = policy_evict_first();
+    attn_work w = {};
+    ring_place place = {0, 1}, record = {0, 1}; // the first turn finds every slot free
+    page_window pages = {-1, 0, 0, 0};
+    int32_t boxes = RDK_ATTN_STEP_KEYS / args.box_tokens;
+    bool some = begin_share<DIMS, FP8>(args, blockIdx.x * args.teams + team, gridDim.x * args.teams, w, pages);
     for (; some; some = next_work(args, w)) {
         announce(chunks, record, w, true);
 #pragma unroll 1
@@ -158,7 +178,8 @@ template <int N> struct row_table {
     float factor[N];     // of a score: exponent taken off the query, scales of the call and of the keys
     int32_t position[N]; // the last key that the row sees
     float top[N][4];     // of the four warps' keys of a step
-    float sum[N][4];
+    float sum[N][4];     // of their weights, at the end of a chunk
+    float current[4][N]; // top so far, each warp's copy
 };
 
 // Place of dim d among the queries' dims: a lane of the keys takes 16 neighbouring bytes, four at a time (sm90a_decode_tile.cuh).
@@ -168,27 +189,44 @@ template <bool FP8> __device__ __forceinline__ int query_place(int d) {
     return d / span * span + in % share / 4 * 16 + (in / 2 & 1) * 8 + in / share * 2 + in % 2;
 }
 
-// A row's share of one lane: dims lane, lane + 32, ...
-template <int DIMS>
-__device__ __forceinline__ void read_query(const rdk_attn_sm90a_args &args, const chunk_record &w, int32_t row, float (&x)[DIMS / 32]) {
-    int32_t token = row / args.group, head = w.kv_head * args.group + row % args.group, lane = threadIdx.x % 32;
-    int64_t from = (w.q_begin + token) * args.q_stride_token + head * args.q_stride_head;
-    bool valid = row < w.q_len * args.group;
+// Two rows of queries as the lanes of a warp hold them: dims lane, lane + 32, ... All loads are on their way before one is used,
+// so rows and dims that are not there read a place that is.
+template <int DIMS, int ROWS>
+__device__ __forceinline__ void read_queries(const rdk_attn_sm90a_args &args, const chunk_record &w, int32_t first, int32_t stride,
+                                             float (&x)[ROWS][DIMS / 32]) {
+    int32_t lane = threadIdx.x % 32, count = w.q_len * args.group;
+    int64_t from[ROWS];
 #pragma unroll
-    for (int i = 0; i < DIMS / 32; i++) {
-        int32_t d = i * 32 + lane;
-        x[i] = 0.0f;
-        if (valid && d < args.head_dim)
-            x[i] = args.q_type == RDK_F32 ? __ldcg(static_cast<const float *>(args.q) + from + d)
-                                          : __uint_as_float((uint32_t)__ldcg(static_cast<const unsigned short *>(args.q) + from + d) << 16);
+    for (int r = 0; r < ROWS; r++) {
+        int32_t row = min(first + r * stride, count - 1), token = row / args.group, head = w.kv_head * args.group + row % args.group;
+        from[r] = (w.q_begin + token) * args.q_stride_token + head * args.q_stride_head;
     }
+    if (args.q_type == RDK_F32) {
+#pragma unroll
+        for (int i = 0; i < ROWS * (DIMS / 32); i++)
+            x[i / (DIMS / 32)][i % (DIMS / 32)] =
+                __ldcg(static_cast<const float *>(args.q) + from[i / (DIMS / 32)] + min(i % (DIMS / 32) * 32 + lane, args.head_dim - 1));
+    } else {
+        unsigned short raw[ROWS][DIMS / 32];
+#pragma unroll
+        for (int i = 0; i < ROWS * (DIMS / 32); i++)
+            raw[i / (DIMS / 32)][i % (DIMS / 32)] = __ldcg(static_cast<const unsigned short *>(args.q) + from[i / (DIMS / 32)] +
+                                                           min(i % (DIMS / 32) * 32 + lane, args.head_dim - 1));
+#pragma unroll
+        for (int i = 0; i < ROWS * (DIMS / 32); i++)
+            x[i / (DIMS / 32)][i % (DIMS / 32)] = __uint_as_float((uint32_t)raw[i / (DIMS / 32)][i % (DIMS / 32)] << 16);
+    }
+#pragma unroll
+    for (int i = 0; i < ROWS * (DIMS / 32); i++)
+        if (first + i / (DIMS / 32) * stride >= count || i % (DIMS / 32) * 32 + lane >= args.head_dim)
+            x[i / (DIMS / 32)][i % (DIMS / 32)] = 0.0f;
 }
 
-// Stores it as 16-bit values scaled by a power of two, so that the row's largest magnitude lies in [1, 2): f16 then holds any
-// bf16 query. The exponent goes back into the scores.
+// Stores a row as 16-bit values scaled by a power of two, so that its largest magnitude lies in [1, 2): f16 then holds any bf16
+// query. The exponent goes back into the scores. factor: of all scores of the head.
 template <int DIMS, int N, bool FP8>
-__device__ __forceinline__ void store_query(const rdk_attn_sm90a_args &args, const chunk_record &w, int32_t at, int32_t row,
-                                            const float (&x)[DIMS / 32], unsigned char *queries, row_table<N> *rows) {
+__device__ __forceinline__ void store_query(int32_t at, float factor, int32_t position, const float (&x)[DIMS / 32],
+                                            unsigned char *queries, row_table<N> *rows) {
     int32_t lane = threadIdx.x % 32;
     float top = 0.0f;
 #pragma unroll
@@ -206,24 +244,29 @@ __device__ __forceinline__ void store_query(const rdk_attn_sm90a_args &args, con
         *reinterpret_cast<unsigned short *>(queries + byte) = bits;
     }
     if (lane == 0) {
-        float k_scale = FP8 && args.k_scale ? args.k_scale[w.kv_head] : 1.0f;
-        rows->factor[at] = __uint_as_float((uint32_t)(127 + exponent) << 23) * args.scale * k_scale;
-        rows->position[at] = w.kv_len - w.q_len + row / args.group;
+        rows->factor[at] = __uint_as_float((uint32_t)(127 + exponent) << 23) * factor;
+        rows->position[at] = position;
     }
 }
 
-// All queries of a team, rows [first, first + N) of the sequence's head; two rows of a warp on their way at once.
+// All queries of a team, rows [first, first + N) of the sequence's head; a warp takes every fourth.
 template <int DIMS, int N, bool FP8>
 __device__ __forceinline__ void load_queries(const rdk_attn_sm90a_args &args, const chunk_record &w, int32_t first, unsigned char *queries,
                                              row_table<N> *rows) {
-    int32_t warp = threadIdx.x / 32 % 4;
+    constexpr int at_once = DIMS > 256 || N == 40 ? 2 : N == 56 ? 7 : N == 24 ? 6 : 2;
+    static_assert(N / 4 % at_once == 0, "rows of a warp");
+    const float log2e = 1.4426950408889634f;
+    float factor = args.scale * (FP8 && args.k_scale ? __ldcg(args.k_scale + w.kv_head) : 1.0f);
+    factor *= args.softcap > 0.0f ? 2.0f * log2e / args.softcap : log2e;
 #pragma unroll 1
-    for (int32_t at = warp; at < N; at += 8) {
-        float x[2][DIMS / 32];
-        read_query<DIMS>(args, w, first + at, x[0]);
-        if (at + 4 < N) read_query<DIMS>(args, w, first + at + 4, x[1]);
-        store_query<DIMS, N, FP8>(args, w, at, first + at, x[0], queries, rows);
-        if (at + 4 < N) store_query<DIMS, N, FP8>(args, w, at + 4, first + at + 4, x[1], queries, rows);
+    for (int32_t at = threadIdx.x / 32 % 4; at < N; at += 4 * at_once) {
+        float x[at_once][DIMS / 32];
+        read_queries<DIMS, at_once>(args, w, first + at, 4, x);
+#pragma unroll
+        for (int r = 0; r < at_once; r++) {
+            int32_t row = at + r * 4;
+            store_query<DIMS, N, FP8>(row, factor, w.kv_len - w.q_len + (first + row) / args.group, x[r], queries, rows);
+        }
     }
 }
 

@@ -15,10 +15,10 @@
 
 #include <cuda_fp8.h>
 
-__device__ __forceinline__ uint32_t widen_codes(uint32_t two) { // two e4m3 codes to f16, exactly
-    uint32_t pair;
-    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"((unsigned short)two));
-    return pair;
+__device__ __forceinline__ void widen_codes(uint32_t four, uint32_t &low, uint32_t &high) { // four e4m3 codes to f16, exactly
+    asm("{\n\t.reg .b16 l, h;\n\tmov.b32 {l, h}, %2;\n\tcvt.rn.f16x2.e4m3x2 %0, l;\n\tcvt.rn.f16x2.e4m3x2 %1, h;\n\t}"
+        : "=r"(low), "=r"(high)
+        : "r"(four));
 }
 template <bool FP8> __device__ __forceinline__ uint32_t pack_weights(float low, float high) {
     return FP8 ? pack_f16(low, high) : pack_bf16(low, high);
@@ -45,14 +45,22 @@ template <int N, bool F16> struct wgmma_16bit;
 #define D4(j_) "+f"(d[j_][0]), "+f"(d[j_][1]), "+f"(d[j_][2]), "+f"(d[j_][3])
 #define D8     "%0, %1, %2, %3"
 #define D24    D8 ", %4, %5, %6, %7, %8, %9, %10, %11"
-#define D32    D24 ", %12, %13, %14, %15"
+#define D40    D24 ", %12, %13, %14, %15, %16, %17, %18, %19"
+#define D56    D40 ", %20, %21, %22, %23, %24, %25, %26, %27"
+#define OUT40  D4(0), D4(1), D4(2), D4(3), D4(4)
+#define OUT56  OUT40, D4(5), D4(6)
 WGMMA_16BIT(8, true, "f16", D8, "%4, %5, %6, %7", 8, 9, D4(0))
 WGMMA_16BIT(8, false, "bf16", D8, "%4, %5, %6, %7", 8, 9, D4(0))
 WGMMA_16BIT(24, true, "f16", D24, "%12, %13, %14, %15", 16, 17, D4(0), D4(1), D4(2))
 WGMMA_16BIT(24, false, "bf16", D24, "%12, %13, %14, %15", 16, 17, D4(0), D4(1), D4(2))
-WGMMA_16BIT(32, true, "f16", D32, "%16, %17, %18, %19", 20, 21, D4(0), D4(1), D4(2), D4(3))
-WGMMA_16BIT(32, false, "bf16", D32, "%16, %17, %18, %19", 20, 21, D4(0), D4(1), D4(2), D4(3))
-#undef D32
+WGMMA_16BIT(40, true, "f16", D40, "%20, %21, %22, %23", 24, 25, OUT40)
+WGMMA_16BIT(40, false, "bf16", D40, "%20, %21, %22, %23", 24, 25, OUT40)
+WGMMA_16BIT(56, true, "f16", D56, "%28, %29, %30, %31", 32, 33, OUT56)
+WGMMA_16BIT(56, false, "bf16", D56, "%28, %29, %30, %31", 32, 33, OUT56)
+#undef OUT56
+#undef OUT40
+#undef D56
+#undef D40
 #undef D24
 #undef D8
 #undef D4
@@ -69,6 +77,7 @@ template <int DIMS, int N, bool FP8> struct attn_shape {
     static constexpr int lane_dims = DIMS / 32; // neighbouring dims of the output that a lane holds
     static constexpr int lane_bytes = lane_dims * elem, lane_words = (lane_bytes + 3) / 4;
     static constexpr int query_column = N * 128; // bytes of 64 dims of all rows of queries
+    static constexpr int in_flight = DIMS / 64 * N > 160 ? 0 : 1; // batches of products beside the one made: registers
 };
 
 // The key at place `at` (0..7) of a group of eight: neighbouring places differ in bit 2, so that under the swizzle two lanes of K
@@ -99,8 +108,12 @@ __device__ __forceinline__ void start_scores(const unsigned char *keys, uint32_t
 #pragma unroll
         for (int step = 0; step < shape::span_steps; step++)
 #pragma unroll
-            for (int i = 0; i < 4; i++) // keys +0, +8, then the same of the upper half of the product's dims
-                a[step][i] = FP8 ? widen_codes(word[i % 2][step] >> i / 2 * 16) : word[i % 2][step % 2 * 2 + i / 2];
+            for (int key = 0; key < 2; key++) { // +0 and +8: lower half of the product's dims, then the upper half
+                if (FP8)
+                    widen_codes(word[key][step], a[step][key], a[step][2 + key]);
+                else
+                    a[step][key] = word[key][step % 2 * 2], a[step][2 + key] = word[key][step % 2 * 2 + 1];
+            }
         pin_operands(a);
         wgmma_fence();
 #pragma unroll
@@ -109,7 +122,7 @@ __device__ __forceinline__ void start_scores(const unsigned char *keys, uint32_t
             wgmma_16bit<N, FP8>::run(s, a[step], queries + (product / 4 * shape::query_column + product % 4 * 32) / 16, product > 0);
         }
         wgmma_commit();
-        wgmma_wait<1>();
+        wgmma_wait<shape::in_flight>();
     }
 }
 
@@ -129,57 +142,63 @@ template <int BYTES, int WORDS> __device__ __forceinline__ void load_share(uint3
 // Pairs of values of two keys, one pair a dim, out of the words of the two keys: the left operand of two rows of a tile.
 template <bool FP8> __device__ __forceinline__ void pair_values(uint32_t first, uint32_t second, int half, uint32_t &even, uint32_t &odd) {
     if (FP8) {
-        uint32_t codes = __byte_perm(first, second, half ? 0x7362 : 0x5140);
-        even = widen_codes(codes);
-        odd = widen_codes(codes >> 16);
+        widen_codes(__byte_perm(first, second, half ? 0x7362 : 0x5140), even, odd);
     } else {
         even = __byte_perm(first, second, 0x5410);
         odd = __byte_perm(first, second, 0x7632);
     }
 }
 
-// o += values x weights, dims on the 64-row side: a lane's tile t holds its dims 2t and 2t + 1. Values of keys from `left` on are
-// not the sequence's and count as zero, since 0 * NaN would spoil a row. Starts the products.
-template <int DIMS, int N, bool FP8>
-__device__ __forceinline__ void start_values(const unsigned char *values, uint32_t weights, int32_t left,
-                                             float (&o)[DIMS / 64][N / 8][4]) {
+// A lane's values of some products of 16 keys: its dims of four keys each.
+template <int DIMS, int N, bool FP8> struct value_batch {
     using shape = attn_shape<DIMS, N, FP8>;
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-    int byte = (warp * (DIMS / 4) + lane / 4 * shape::lane_dims) * shape::elem;
-    int first = key_at(lane % 4 * 2), piece = byte % 128 / 16; // of the second key of a pair: first ^ 5
-    const unsigned char *at = values + byte / 128 * shape::column_bytes + byte % 16;
-    const unsigned char *at0 = at + first * RDK_ATTN_BOX_BYTES + (piece ^ first) * 16;
-    const unsigned char *at1 = at + (first ^ 5) * RDK_ATTN_BOX_BYTES + (piece ^ first ^ 5) * 16;
-    int flip0 = (piece ^ first) & 1 ? -16 : 16, flip1 = -flip0; // to the neighbouring piece
+    static constexpr bool early = N <= 24 && shape::lane_words <= 2; // room for all of a step beside its scores
+    static constexpr int steps = early ? 4 : shape::lane_words <= 2 ? 2 : 1;
+    uint32_t word[steps][4][shape::lane_words]; // keys first, first ^ 5, then the same + 8
+
+    // Products [step, step + steps) of a slot. Values of keys from `left` on are not the sequence's and count as zero, since 0 * NaN
+    // would spoil a row.
+    __device__ __forceinline__ void load(const unsigned char *values, int step, int32_t left) {
+        int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, first = key_at(lane % 4 * 2);
+        int byte = (warp * (DIMS / 4) + lane / 4 * shape::lane_dims) * shape::elem, piece = byte % 128 / 16;
+        const unsigned char *at = values + byte / 128 * shape::column_bytes + byte % 16;
+        const unsigned char *at0 = at + first * RDK_ATTN_BOX_BYTES + (piece ^ first) * 16;
+        const unsigned char *at1 = at + (first ^ 5) * RDK_ATTN_BOX_BYTES + (piece ^ first ^ 5) * 16;
+        int flip = (piece ^ first) & 1 ? -16 : 16; // to the neighbouring piece
 #pragma unroll
-    for (int step = 0; step < RDK_ATTN_STEP_KEYS / 16; step++) {
-        uint32_t key[2][2][shape::lane_words], a[shape::tiles][4];
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            int row = step * 16 + half * 8;
-            load_share<shape::lane_bytes>(key[half][0], at0 + row * RDK_ATTN_BOX_BYTES, flip0);
-            load_share<shape::lane_bytes>(key[half][1], at1 + row * RDK_ATTN_BOX_BYTES, flip1);
-            if (left < RDK_ATTN_STEP_KEYS)
-#pragma unroll
-                for (int i = 0; i < shape::lane_words; i++) {
-                    if (row + first >= left) key[half][0][i] = 0;
-                    if (row + (first ^ 5) >= left) key[half][1][i] = 0;
-                }
+        for (int i = 0; i < steps * 2; i++) {
+            int row = step * 16 + i * 8;
+            load_share<shape::lane_bytes>(word[i / 2][i % 2 * 2], at0 + row * RDK_ATTN_BOX_BYTES, flip);
+            load_share<shape::lane_bytes>(word[i / 2][i % 2 * 2 + 1], at1 + row * RDK_ATTN_BOX_BYTES, -flip);
         }
+        if (left >= RDK_ATTN_STEP_KEYS) return;
 #pragma unroll
-        for (int tile = 0; tile < shape::tiles; tile++)
+        for (int i = 0; i < steps * 4; i++)
 #pragma unroll
-            for (int half = 0; half < 2; half++) {
-                int word = FP8 ? tile / 2 : tile;
-                pair_values<FP8>(key[half][0][word], key[half][1][word], tile % 2, a[tile][half * 2], a[tile][half * 2 + 1]);
-            }
-        pin_operands(a);
-        wgmma_fence();
-#pragma unroll
-        for (int tile = 0; tile < shape::tiles; tile++) wgmma_16bit<N, FP8>::run(o[tile], a[tile], weights + step * 2, 1);
-        wgmma_commit();
-        wgmma_wait<1>();
+            for (int j = 0; j < shape::lane_words; j++)
+                if (step * 16 + i / 2 * 8 + (first ^ i % 2 * 5) >= left) word[i / 4][i % 4][j] = 0;
     }
-}
+
+    // o += values x weights, dims on the 64-row side: a lane's tile t holds its dims 2t and 2t + 1.
+    __device__ __forceinline__ void multiply(uint32_t weights, int step, float (&o)[DIMS / 64][N / 8][4]) const {
+#pragma unroll
+        for (int i = 0; i < steps; i++) {
+            uint32_t a[shape::tiles][4];
+#pragma unroll
+            for (int tile = 0; tile < shape::tiles; tile++)
+#pragma unroll
+                for (int half = 0; half < 2; half++) {
+                    int at = FP8 ? tile / 2 : tile;
+                    pair_values<FP8>(word[i][half * 2][at], word[i][half * 2 + 1][at], tile % 2, a[tile][half * 2], a[tile][half * 2 + 1]);
+                }
+            pin_operands(a);
+            wgmma_fence();
+#pragma unroll
+            for (int tile = 0; tile < shape::tiles; tile++) wgmma_16bit<N, FP8>::run(o[tile], a[tile], weights + (step + i) * 2, 1);
+            wgmma_commit();
+            wgmma_wait<shape::in_flight>();
+        }
+    }
+};
 
 #endif // RDK_ATTN_SM90A_DECODE_TILE_CUH

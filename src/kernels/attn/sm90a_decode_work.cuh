@@ -28,7 +28,7 @@ struct attn_work {
     attn_sequence s;
     int32_t kv_head, row_block, chunk;
     int32_t begin, end; // steps of the chunk
-    int64_t at, last;   // where the chunk begins on the line, where the block's share ends
+    int32_t at, last;   // where the chunk begins on the line, where the share ends
 };
 
 __device__ __forceinline__ int32_t line_units(const rdk_attn_sm90a_args &args, const attn_sequence &s) {
@@ -64,21 +64,34 @@ __device__ __forceinline__ bool next_work(const rdk_attn_sm90a_args &args, attn_
     return true;
 }
 
-// Sets w to the sequence that holds place `at` of the line and returns where that sequence begins. Called by whole warps.
-__device__ __forceinline__ int64_t find_sequence(const rdk_attn_sm90a_args &args, int64_t at, int32_t first_units, attn_work &w) {
+// The sequence of a lane, for the whole warp.
+__device__ __forceinline__ attn_sequence broadcast(const attn_sequence &mine, int lane) {
+    attn_sequence s;
+    s.seq = __shfl_sync(0xffffffffu, mine.seq, lane);
+    s.q_begin = __shfl_sync(0xffffffffu, mine.q_begin, lane);
+    s.q_len = __shfl_sync(0xffffffffu, mine.q_len, lane);
+    s.kv_len = __shfl_sync(0xffffffffu, mine.kv_len, lane);
+    s.low = __shfl_sync(0xffffffffu, mine.low, lane);
+    s.high = __shfl_sync(0xffffffffu, mine.high, lane);
+    return s;
+}
+
+// Sets w to the sequence that holds place `at` of the line and returns where that sequence begins.
+__device__ __forceinline__ int32_t find_sequence(const rdk_attn_sm90a_args &args, int32_t at, attn_sequence mine, attn_work &w) {
     int32_t lane = threadIdx.x % 32;
-    int64_t before = 0;
+    int32_t before = 0;
     for (int32_t base = 0; base < args.seqs; base += 32) {
-        int64_t units = base ? line_units(args, open_sequence(args, base + lane)) : first_units, sum = units;
+        if (base) mine = open_sequence(args, base + lane);
+        int32_t units = line_units(args, mine), sum = units;
 #pragma unroll
         for (int step = 1; step < 32; step *= 2) {
-            int64_t other = __shfl_up_sync(0xffffffffu, sum, step);
+            int32_t other = __shfl_up_sync(0xffffffffu, sum, step);
             if (lane >= step) sum += other;
         }
         uint32_t beyond = __ballot_sync(0xffffffffu, before + sum > at);
         if (beyond) {
             int holder = __ffs(beyond) - 1;
-            w.s = open_sequence(args, base + holder);
+            w.s = broadcast(mine, holder);
             return before + __shfl_sync(0xffffffffu, sum - units, holder);
         }
         before += __shfl_sync(0xffffffffu, sum, 31);
@@ -86,18 +99,18 @@ __device__ __forceinline__ int64_t find_sequence(const rdk_attn_sm90a_args &args
     return before;
 }
 
-// The first chunk of this block; false when it has none. Called by whole warps.
-__device__ __forceinline__ bool first_work(const rdk_attn_sm90a_args &args, attn_work &w) {
-    int32_t lane = threadIdx.x % 32, first_units = line_units(args, open_sequence(args, lane));
-    int64_t total = first_units;
-    for (int32_t seq = 32 + lane; seq < args.seqs; seq += 32) total += line_units(args, open_sequence(args, seq));
+// The first chunk of share `share` of `shares`; false when it has none. mine: open_sequence(lane). Called by a whole warp.
+__device__ __forceinline__ bool first_work(const rdk_attn_sm90a_args &args, int32_t share, int32_t shares, const attn_sequence &mine,
+                                        attn_work &w) {
+    int32_t total = line_units(args, mine);
+    for (int32_t seq = 32 + threadIdx.x % 32; seq < args.seqs; seq += 32) total += line_units(args, open_sequence(args, seq));
 #pragma unroll
     for (int step = 16; step; step /= 2) total += __shfl_xor_sync(0xffffffffu, total, step);
-    int64_t first = total * blockIdx.x / gridDim.x;
-    w.last = total * (blockIdx.x + 1) / gridDim.x;
+    int32_t even = total / shares, rest_units = total % shares, first = even * share + min(share, rest_units);
+    w.last = first + even + (share < rest_units);
     if (first >= w.last) return false;
-    int64_t start = find_sequence(args, first, first_units, w);
-    int32_t span = w.s.high - w.s.low, head_units = span * args.row_blocks, rest = (int32_t)(first - start);
+    int32_t start = find_sequence(args, first, mine, w);
+    int32_t span = w.s.high - w.s.low, head_units = span * args.row_blocks, rest = first - start;
     w.kv_head = rest / head_units;
     rest -= w.kv_head * head_units;
     int32_t step = w.s.high - 1 - rest / args.row_blocks;
@@ -105,7 +118,7 @@ __device__ __forceinline__ bool first_work(const rdk_attn_sm90a_args &args, attn
     open_chunk(w);
     int32_t passed = (w.s.high - w.end) * args.row_blocks; // of the head, before this chunk
     w.row_block = (rest - passed) / (w.end - w.begin);
-    w.at = start + (int64_t)w.kv_head * head_units + passed + w.row_block * (w.end - w.begin);
+    w.at = start + w.kv_head * head_units + passed + w.row_block * (w.end - w.begin);
     return w.at >= first || next_work(args, w);
 }
 

@@ -6,18 +6,15 @@
 
 typedef struct decode_shape {
     int32_t group, max_rows, chunks;
-    int32_t dims, rows, teams, row_blocks; // head size of the kernel, rows of a team, teams of a block
-    int32_t slots, blocks_a_unit, fp8;
+    int32_t dims, rows, row_blocks, teams, slots, fp8; // dims, rows: of the kernel
 } decode_shape;
 
-// Rows of queries go to teams of 8, 24 or 32; from 33 rows on two teams share a ring, and from 65 on rows take several turns.
+// Rows of queries by the blocks that a team takes: 8, 24, 40 or 56, at head size 512 no more than 24 (registers).
 static void cut_rows(decode_shape *s) {
-    int32_t rows = s->max_rows;
-    s->row_blocks = (int32_t)rdi_ceil_div(rows, RDK_ATTN_MAX_TEAMS * 32);
+    int32_t most = s->dims > 256 ? 24 : 56, rows = s->max_rows;
+    s->row_blocks = (int32_t)rdi_ceil_div(rows, most);
     rows = (int32_t)rdi_ceil_div(rows, s->row_blocks);
-    s->teams = rows > 32 ? 2 : 1;
-    rows = (int32_t)rdi_ceil_div(rows, s->teams);
-    s->rows = rows <= 8 ? 8 : rows <= 24 ? 24 : 32;
+    s->rows = rows <= 8 ? 8 : rows <= 24 ? 24 : rows <= 40 ? 40 : 56;
 }
 
 static decode_shape shape_of(const rdi_attn_args *a) {
@@ -30,10 +27,9 @@ static decode_shape shape_of(const rdi_attn_args *a) {
     s.dims = a->head_dim <= 64 ? 64 : a->head_dim <= 128 ? 128 : a->head_dim <= 256 ? 256 : 512;
     if (s.chunks < 1) s.chunks = 1;
     cut_rows(&s);
-    // Two blocks of one team fill each other's gaps, if both rings are deep enough to keep the memory busy.
-    int half = rdk_attn_slots(s.dims, s.fp8, s.rows, s.teams, RDK_ATTN_HALF_BYTES);
-    s.blocks_a_unit = s.teams == 1 && half >= 3 ? 2 : 1;
-    s.slots = s.blocks_a_unit == 2 ? half : rdk_attn_slots(s.dims, s.fp8, s.rows, s.teams, RDK_ATTN_BLOCK_BYTES);
+    // Two teams fill each other's gaps, if both rings are deep enough to keep the memory busy.
+    s.teams = rdk_attn_slots(s.dims, s.fp8, s.rows, 2) >= 3 ? 2 : 1;
+    s.slots = rdk_attn_slots(s.dims, s.fp8, s.rows, s.teams);
     return s;
 }
 
@@ -50,15 +46,15 @@ size_t rdi_attn_decode_sm90a_ws(const void *args, int32_t units) {
 
 static const char *decode_kernel(const decode_shape *s) {
 #define NAME(text_)  "rdk_attn_decode_sm90a_" text_
-#define NAMES(text_) {NAME(text_ "_r8"), NAME(text_ "_r24"), NAME(text_ "_r32")}
-    static const char *const names[2][4][3] = {
-        {NAMES("bf16_d64"), NAMES("bf16_d128"), NAMES("bf16_d256"), NAMES("bf16_d512")},
-        {NAMES("fp8_d64"), NAMES("fp8_d128"), NAMES("fp8_d256"), NAMES("fp8_d512")},
+#define NAMES(text_) {NAME(text_ "_r8"), NAME(text_ "_r24"), NAME(text_ "_r40"), NAME(text_ "_r56")}
+    static const char *const names[2][4][4] = {
+        {NAMES("bf16_d64"), NAMES("bf16_d128"), NAMES("bf16_d256"), {NAME("bf16_d512_r8"), NAME("bf16_d512_r24")}},
+        {NAMES("fp8_d64"), NAMES("fp8_d128"), NAMES("fp8_d256"), {NAME("fp8_d512_r8"), NAME("fp8_d512_r24")}},
     };
 #undef NAMES
 #undef NAME
     int32_t size = s->dims == 64 ? 0 : s->dims == 128 ? 1 : s->dims == 256 ? 2 : 3;
-    return names[s->fp8][size][s->rows == 8 ? 0 : s->rows == 24 ? 1 : 2];
+    return names[s->fp8][size][s->rows / 16];
 }
 
 static bool pieces_aligned(const void *data, int64_t block, int64_t token, int64_t head, int64_t elem) {
@@ -147,16 +143,15 @@ int32_t rdi_attn_decode_sm90a_geometry(const void *args, void *ws, const rd_devi
     out[0].map_count = 0;
     describe_cache(a, &kernel, &out[0]);
     uint32_t maps = out[0].map_count;
-    rdi_launch_fill(&out[0], decode_kernel(&s), (const uint32_t[3]){(uint32_t)(device->compute_units * s.blocks_a_unit), 1, 1},
-                    (uint32_t)(s.teams * RDK_ATTN_TEAM_THREADS + 32), &kernel, sizeof kernel);
+    rdi_launch_fill(&out[0], decode_kernel(&s), (const uint32_t[3]){(uint32_t)device->compute_units, 1, 1},
+                    RDK_ATTN_THREADS, &kernel, sizeof kernel);
     out[0].map_count = maps;
-    out[0].shared_bytes = (uint32_t)rdk_attn_shared_bytes(s.dims, s.fp8, s.rows, s.teams, s.slots);
+    out[0].shared_bytes = (uint32_t)(s.teams * rdk_attn_team_bytes(s.dims, s.fp8, s.rows, s.slots));
     out[0].dependent = true;
-    // A block of the merge takes up to 128 dims of a row.
-    uint32_t lanes = s.dims > 64 ? 32 : 16, slices = (uint32_t)rdi_ceil_div(a->head_dim, lanes * 4);
+    uint32_t slices = (uint32_t)rdi_ceil_div(a->head_dim, RDK_ATTN_MERGE_LANES * 4);
     rdi_launch_fill(&out[1], "rdk_attn_decode_sm90a_merge",
                     (const uint32_t[3]){(uint32_t)a->q_heads * slices, (uint32_t)a->max_q_len, (uint32_t)a->seqs},
-                    RDK_ATTN_MERGE_GROUPS * lanes, &kernel, sizeof kernel);
+                    RDK_ATTN_MERGE_GROUPS * RDK_ATTN_MERGE_LANES, &kernel, sizeof kernel);
     out[1].dependent = true;
     return 2;
 }
