@@ -35,6 +35,12 @@ RDK_HOST_DEVICE int32_t rdk_attn_chunk_count(int32_t keys) {
                             : 176 + (keys - 131072 + 2047) / 2048;
 }
 
+// The first key of the chunks of one size (0: 256 keys, ... 3: 2048).
+enum { RDK_ATTN_SIZES = 4 };
+RDK_HOST_DEVICE int32_t rdk_attn_size_begin(int32_t size) {
+    return size == 0 ? 0 : size == 1 ? 8192 : size == 2 ? 32768 : size == 3 ? 131072 : 0x7fffffc0;
+}
+
 // Shared memory of a block, for each team: a ring of slots, each 64 keys (or values) of one head in columns of 128 bytes; then
 // queries and weights (16 bits); then some words a row, the chunks announced, and barriers. dims: head size rounded up to 64,
 // 128, 256 or 512; rows: of a team.

@@ -272,7 +272,7 @@ template <int DIMS, int N, bool FP8> __device__ __forceinline__ void decode(cons
         if (warp < args.teams) stream_cache<DIMS, FP8>(args, team, ring, full, empty, chunks);
     } else {
         registers_take<224>();
-        attend<DIMS, N, FP8>(args, team, mine, ring, full, empty, chunks);
+        if (team < args.teams) attend<DIMS, N, FP8>(args, team, mine, ring, full, empty, chunks);
     }
 }
 

@@ -26,6 +26,7 @@ __device__ __forceinline__ attn_sequence open_sequence(const rdk_attn_sm90a_args
 
 struct attn_work {
     attn_sequence s;
+    int32_t size; // of the chunk: 0 to RDK_ATTN_SIZES - 1
     int32_t kv_head, row_block, chunk;
     int32_t begin, end; // steps of the chunk
     int32_t at, last;   // where the chunk begins on the line, where the share ends
@@ -34,33 +35,40 @@ struct attn_work {
 __device__ __forceinline__ int32_t line_units(const rdk_attn_sm90a_args &args, const attn_sequence &s) {
     return (s.high - s.low) * args.kv_heads * args.row_blocks;
 }
-__device__ __forceinline__ void open_chunk(attn_work &w) {
-    w.begin = max(rdk_attn_chunk_begin(w.chunk) / RDK_ATTN_STEP_KEYS, w.s.low);
-    w.end = min(rdk_attn_chunk_begin(w.chunk + 1) / RDK_ATTN_STEP_KEYS, w.s.high);
+// The steps of the sequence that chunks of w's size hold: [size_low, size_high).
+__device__ __forceinline__ int32_t size_low(const attn_work &w) {
+    return max(rdk_attn_size_begin(w.size) / RDK_ATTN_STEP_KEYS, w.s.low);
 }
-__device__ __forceinline__ void open_head(attn_work &w) {
-    w.chunk = rdk_attn_chunk_count(w.s.kv_len) - 1;
-    w.row_block = 0;
-    open_chunk(w);
+__device__ __forceinline__ int32_t size_high(const attn_work &w) {
+    return min(rdk_attn_size_begin(w.size + 1) / RDK_ATTN_STEP_KEYS, w.s.high);
+}
+__device__ __forceinline__ void open_chunk(attn_work &w, int32_t chunk) {
+    w.chunk = chunk;
+    w.begin = max(rdk_attn_chunk_begin(chunk) / RDK_ATTN_STEP_KEYS, w.s.low);
+    w.end = min(rdk_attn_chunk_begin(chunk + 1) / RDK_ATTN_STEP_KEYS, w.s.high);
 }
 
-// The chunk after w's on the line; false when it is another block's.
+// The chunk after w's on the line; false when it is another team's.
 __device__ __forceinline__ bool next_work(const rdk_attn_sm90a_args &args, attn_work &w) {
     w.at += w.end - w.begin;
     if (w.at >= w.last) return false;
     if (++w.row_block < args.row_blocks) return true;
     w.row_block = 0;
-    if (w.begin > w.s.low) {
-        w.chunk--;
-        open_chunk(w);
+    if (w.begin > size_low(w)) {
+        open_chunk(w, w.chunk - 1);
         return true;
     }
     if (++w.kv_head == args.kv_heads) {
         w.kv_head = 0;
-        do w.s = open_sequence(args, w.s.seq + 1);
-        while (w.s.high <= w.s.low && w.s.seq < args.seqs);
+        do {
+            if (--w.size < 0) {
+                do w.s = open_sequence(args, w.s.seq + 1);
+                while (w.s.high <= w.s.low && w.s.seq < args.seqs);
+                w.size = RDK_ATTN_SIZES - 1;
+            }
+        } while (size_high(w) <= size_low(w) && w.s.seq < args.seqs);
     }
-    open_head(w);
+    open_chunk(w, rdk_attn_chunk_count(size_high(w) * RDK_ATTN_STEP_KEYS) - 1);
     return true;
 }
 
@@ -110,13 +118,18 @@ __device__ __forceinline__ bool first_work(const rdk_attn_sm90a_args &args, int3
     w.last = first + even + (share < rest_units);
     if (first >= w.last) return false;
     int32_t start = find_sequence(args, first, mine, w);
-    int32_t span = w.s.high - w.s.low, head_units = span * args.row_blocks, rest = first - start;
+    int32_t rest = first - start, steps = 0;
+    for (w.size = RDK_ATTN_SIZES - 1; w.size >= 0; w.size--) {
+        steps = max(size_high(w) - size_low(w), 0);
+        int32_t units = steps * args.kv_heads * args.row_blocks;
+        if (rest < units) break;
+        rest -= units, start += units;
+    }
+    int32_t head_units = steps * args.row_blocks;
     w.kv_head = rest / head_units;
     rest -= w.kv_head * head_units;
-    int32_t step = w.s.high - 1 - rest / args.row_blocks;
-    w.chunk = rdk_attn_chunk_count(step * RDK_ATTN_STEP_KEYS + 1) - 1;
-    open_chunk(w);
-    int32_t passed = (w.s.high - w.end) * args.row_blocks; // of the head, before this chunk
+    open_chunk(w, rdk_attn_chunk_count((size_high(w) - 1 - rest / args.row_blocks) * RDK_ATTN_STEP_KEYS + 1) - 1);
+    int32_t passed = (size_high(w) - w.end) * args.row_blocks; // of the head, before this chunk
     w.row_block = (rest - passed) / (w.end - w.begin);
     w.at = start + w.kv_head * head_units + passed + w.row_block * (w.end - w.begin);
     return w.at >= first || next_work(args, w);
