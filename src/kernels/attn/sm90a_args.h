@@ -15,9 +15,10 @@ enum {
     RDK_ATTN_MAX_SLOTS = 12,
     RDK_ATTN_RECORDS = 4,            // chunks that a loading warp announces ahead
     RDK_ATTN_PREFETCH_BYTES = 65536, // that a loading warp asks for before the kernels ahead are complete
+    RDK_ATTN_HEADROOM = 8, // weights reach 2 to this: exact in 16 bits
     RDK_ATTN_MERGE_GROUPS = 16,
     RDK_ATTN_MERGE_LANES = 16, // of four dims
-    RDK_ATTN_BLOCK_BYTES = 227 * 1024, // shared memory that a block can have
+    RDK_ATTN_BLOCK_BYTES = 221 * 1024, // shared memory of a block: one of the merge fits beside it
 };
 
 // Chunks are cut at absolute positions alone, so that a row's bits follow from positions. Short ones first, since a short
@@ -49,7 +50,7 @@ RDK_HOST_DEVICE int rdk_attn_slot_bytes(int dims, int fp8) {
     return (columns ? columns : 1) * RDK_ATTN_STEP_KEYS * RDK_ATTN_BOX_BYTES;
 }
 enum {
-    RDK_ATTN_ROW_WORDS = 16,                      // factor, position, and words of the four warps
+    RDK_ATTN_ROW_WORDS = 20,                      // factor, position, and words of the four warps
     RDK_ATTN_SUM_BYTES = 16 * 8,                  // a row: partial sums of weights, one a lane
     RDK_ATTN_RECORD_BYTES = RDK_ATTN_RECORDS * 64 // with their barriers
 };
@@ -92,7 +93,7 @@ typedef struct rdk_attn_sm90a_args {
     int64_t q_stride_token, q_stride_head, block_table_stride, out_stride_token, out_stride_head;
     int32_t seqs, kv_heads, group, head_dim, block_tokens, max_blocks, chunks, max_rows;
     int32_t row_blocks; // of a team's rows, that max_rows takes
-    int32_t teams, slots, box_tokens, prefetch_slots;
+    int32_t teams, slots, box_tokens, prefetch_steps;
     int32_t q_type, out_type, use_maps, window;
     float scale, softcap;
 } rdk_attn_sm90a_args;

@@ -20,20 +20,24 @@ __device__ __forceinline__ void team_sync(int team) {
     asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "n"((int)RDK_ATTN_TEAM_THREADS) : "memory");
 }
 
-// Logits in base 2, before any mask.
-template <int N> __device__ __forceinline__ void scale_scores(float softcap, const row_table<N> *table, float (&s)[N / 8][4]) {
+// Logits in base 2, less the reference of their row. One rounding, masked step or not: a row's bits do not depend on others'.
+template <int N>
+__device__ __forceinline__ void relate_scores(float softcap, const row_table<N> *table, float (&s)[N / 8][4]) {
+    int c = threadIdx.x % 4;
+    const float4 *levels = reinterpret_cast<const float4 *>(table->level[threadIdx.x / 32 % 4]);
 #pragma unroll
     for (int j = 0; j < N / 8; j++) {
-        const float2 factor = *reinterpret_cast<const float2 *>(table->factor + j * 8 + threadIdx.x % 4 * 2);
+        const float2 factor = *reinterpret_cast<const float2 *>(table->factor + j * 8 + c * 2);
+        const float4 level = levels[j * 4 + c];
 #pragma unroll
-        for (int i = 0; i < 4; i++) s[j][i] *= i % 2 ? factor.y : factor.x;
+        for (int i = 0; i < 4; i++) {
+            float f = i % 2 ? factor.y : factor.x, reference = i % 2 ? level.z : level.x;
+            if (softcap > 0.0f) // the factor holds 2 log2e / softcap: tanh y = 1 - 2 / (1 + exp 2y)
+                s[j][i] = softcap * 1.4426950408889634f * (1.0f - __fdividef(2.0f, 1.0f + power_of_two(s[j][i] * f))) - reference;
+            else
+                s[j][i] = fmaf(s[j][i], f, -reference);
+        }
     }
-    if (softcap <= 0.0f) return;
-#pragma unroll
-    for (int j = 0; j < N / 8; j++)
-#pragma unroll
-        for (int i = 0; i < 4; i++) // the factor holds 2 log2e / softcap: tanh y = 1 - 2 / (1 + exp 2y)
-            s[j][i] = softcap * 1.4426950408889634f * (1.0f - __fdividef(2.0f, 1.0f + power_of_two(s[j][i])));
 }
 
 // Hides keys that a row does not see; key: the lane's first, its other one is 8 on.
@@ -49,9 +53,29 @@ __device__ __forceinline__ void mask_scores(const row_table<N> *table, int32_t k
         }
 }
 
-// The largest logit of each row among this warp's keys, for the team to see.
-template <int N> __device__ __forceinline__ void publish_tops(const float (&s)[N / 8][4], row_table<N> *table) {
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+// Does a logit stand above its row's limit, anywhere in the team? A barrier of the team.
+template <int N> __device__ __forceinline__ bool limit_is_passed(int team, const row_table<N> *table, const float (&s)[N / 8][4]) {
+    const float4 *levels = reinterpret_cast<const float4 *>(table->level[threadIdx.x / 32 % 4]);
+    bool passed = false;
+#pragma unroll
+    for (int j = 0; j < N / 8; j++) {
+        const float4 level = levels[j * 4 + threadIdx.x % 4];
+        passed = passed || fmaxf(s[j][0], s[j][2]) > level.y || fmaxf(s[j][1], s[j][3]) > level.w;
+    }
+    uint32_t any;
+    asm volatile("{\n\t.reg .pred p, q;\n\tsetp.ne.u32 q, %1, 0;\n\tbar.red.or.pred p, %2, %3, q;\n\tselp.u32 %0, 1, 0, p;\n\t}"
+                 : "=r"(any)
+                 : "r"((uint32_t)passed), "r"(team + 1), "n"((int)RDK_ATTN_TEAM_THREADS)
+                 : "memory");
+    return any;
+}
+
+// New references for the rows whose limit is passed, and theirs alone; what is summed so far shrinks with them.
+template <int DIMS, int N>
+__device__ __forceinline__ void raise_references(int team, const team_memory<N> &mine, float (&s)[N / 8][4],
+                                              float (&o)[DIMS / 64][N / 8][4]) {
+    int thread = threadIdx.x % RDK_ATTN_TEAM_THREADS, lane = threadIdx.x % 32, warp = thread / 32, c = lane % 4;
+    float4 *levels = reinterpret_cast<float4 *>(mine.table->level[warp]);
 #pragma unroll
     for (int j = 0; j < N / 8; j++)
 #pragma unroll
@@ -59,38 +83,44 @@ template <int N> __device__ __forceinline__ void publish_tops(const float (&s)[N
             float top = fmaxf(s[j][e], s[j][2 + e]);
 #pragma unroll
             for (int step = 4; step < 32; step *= 2) top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, step));
-            if (lane < 4) table->top[j * 8 + lane * 2 + e][warp] = top;
+            if (lane < 4) mine.table->top[j * 8 + lane * 2 + e][warp] = top;
         }
-}
-
-// Turns logits into weights under the team's new tops; where one rises, what is summed so far shrinks.
-template <int DIMS, int N>
-__device__ __forceinline__ void soften(const team_memory<N> &mine, float (&s)[N / 8][4], float (&o)[DIMS / 64][N / 8][4]) {
-    int thread = threadIdx.x % RDK_ATTN_TEAM_THREADS, lane = threadIdx.x % 32, c = lane % 4;
-    float2 *current = reinterpret_cast<float2 *>(mine.table->current[thread / 32]);
+    team_sync(team);
 #pragma unroll
     for (int j = 0; j < N / 8; j++) {
-        const float4 first = *reinterpret_cast<const float4 *>(mine.table->top[j * 8 + c * 2]);
-        const float4 second = *reinterpret_cast<const float4 *>(mine.table->top[j * 8 + c * 2 + 1]);
-        const float2 old = current[j * 4 + c];
-        float2 sum = mine.sums[j * RDK_ATTN_TEAM_THREADS + thread];
-        float2 top = make_float2(fmaxf(fmaxf(fmaxf(first.x, first.y), fmaxf(first.z, first.w)), old.x),
-                                 fmaxf(fmaxf(fmaxf(second.x, second.y), fmaxf(second.z, second.w)), old.y));
-        if (__any_sync(0xffffffffu, top.x != old.x || top.y != old.y)) { // a factor of 1 changes no bit, so the vote does not either
-            float keep[2] = {top.x == old.x ? 1.0f : power_of_two(old.x - top.x), top.y == old.y ? 1.0f : power_of_two(old.y - top.y)};
-            sum = make_float2(sum.x * keep[0], sum.y * keep[1]);
-            if (lane < 4) current[j * 4 + c] = top;
+        float4 level = levels[j * 4 + c];
+        float2 &sum = mine.sums[j * RDK_ATTN_TEAM_THREADS + thread];
+        float rise[2], keep[2];
 #pragma unroll
-            for (int t = 0; t < DIMS / 64; t++)
-#pragma unroll
-                for (int i = 0; i < 4; i++) o[t][j][i] *= keep[i % 2];
+        for (int e = 0; e < 2; e++) {
+            const float4 tops = *reinterpret_cast<const float4 *>(mine.table->top[j * 8 + c * 2 + e]);
+            float top = fmaxf(fmaxf(tops.x, tops.y), fmaxf(tops.z, tops.w)), &reference = e ? level.z : level.x, &limit = e ? level.w : level.y;
+            rise[e] = top > limit ? top : 0.0f;
+            keep[e] = !(top > limit) ? 1.0f : limit == -INFINITY ? 0.0f : power_of_two(-top);
+            reference += rise[e];
+            if (top > limit) limit = RDK_ATTN_HEADROOM;
         }
+        __syncwarp();
+        if (lane < 4) levels[j * 4 + c] = level;
+        sum = make_float2(sum.x * keep[0], sum.y * keep[1]);
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            float base = i % 2 ? top.y : top.x;
-            s[j][i] = power_of_two(s[j][i] - (base == -INFINITY ? 0.0f : base));
-        }
-        mine.sums[j * RDK_ATTN_TEAM_THREADS + thread] = make_float2(sum.x + (s[j][0] + s[j][2]), sum.y + (s[j][1] + s[j][3]));
+        for (int i = 0; i < 4; i++) s[j][i] -= rise[i % 2];
+#pragma unroll
+        for (int t = 0; t < DIMS / 64; t++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) o[t][j][i] *= keep[i % 2];
+    }
+    __syncwarp();
+}
+
+// Logits become weights; each lane sums its own.
+template <int N> __device__ __forceinline__ void soften(const team_memory<N> &mine, float (&s)[N / 8][4]) {
+#pragma unroll
+    for (int j = 0; j < N / 8; j++) {
+        float2 &sum = mine.sums[j * RDK_ATTN_TEAM_THREADS + threadIdx.x % RDK_ATTN_TEAM_THREADS];
+#pragma unroll
+        for (int i = 0; i < 4; i++) s[j][i] = power_of_two(s[j][i]);
+        sum = make_float2(sum.x + (s[j][0] + s[j][2]), sum.y + (s[j][1] + s[j][3]));
     }
 }
 
@@ -149,9 +179,10 @@ __device__ __forceinline__ void store_partial(const rdk_attn_sm90a_args &args, c
         for (int e = 0; e < 2; e++) {
             int32_t at = j * 8 + c * 2 + e;
             const float4 sums = *reinterpret_cast<const float4 *>(mine.table->sum[at]);
+            const float2 level = mine.table->level[0][at];
             if (lane < 4 && first + at < count)
                 *reinterpret_cast<float2 *>(args.tops + (place + first + at) * 2) =
-                    make_float2(mine.table->current[0][at], (sums.x + sums.y) + (sums.z + sums.w));
+                    make_float2(level.y == -INFINITY ? -INFINITY : level.x, (sums.x + sums.y) + (sums.z + sums.w));
         }
 }
 
@@ -187,19 +218,18 @@ __device__ __forceinline__ void attend_chunk(const rdk_attn_sm90a_args &args, co
         wgmma_wait<0>();
         wgmma_pin(*reinterpret_cast<float(*)[N / 2]>(&s));
 
-        scale_scores(args.softcap, mine.table, s);
+        relate_scores(args.softcap, mine.table, s);
         if (first + RDK_ATTN_STEP_KEYS - 1 > open || first < shut)
             mask_scores(mine.table, first + warp * 16 + key_at(lane / 4), args.window, s);
-        publish_tops(s, mine.table);
-        team_sync(team);
-        soften<DIMS, N>(mine, s, o);
+        if (limit_is_passed(team, mine.table, s)) raise_references<DIMS, N>(team, mine, s, o);
+        soften(mine, s);
         store_weights<N, FP8>(mine.weights, s);
         fence_async();
         team_sync(team);
         if constexpr (!values.early) barrier_wait(full + place.slot, place.turn);
 #pragma unroll
         for (int product = 0; product < 4; product += values.steps) {
-            if (!values.early) values.load(slot, product, left);
+            if (product || !values.early) values.load(slot, product, left);
             values.multiply(weights, product, o);
         }
         slot_done(empty, place, args.slots);
@@ -238,12 +268,21 @@ __device__ __forceinline__ void attend(const rdk_attn_sm90a_args &args, int team
 #pragma unroll
         for (int j = 0; j < N / 8; j++) { // a lane's own, but for the tops that a warp's lanes write and read
             mine.sums[j * RDK_ATTN_TEAM_THREADS + threadIdx.x % RDK_ATTN_TEAM_THREADS] = make_float2(0.0f, 0.0f);
-            if (threadIdx.x % 32 < 8) mine.table->current[threadIdx.x / 32 % 4][j * 8 + threadIdx.x % 32] = -INFINITY;
+            if (threadIdx.x % 32 < 8) mine.table->level[threadIdx.x / 32 % 4][j * 8 + threadIdx.x % 32] = make_float2(0.0f, -INFINITY);
         }
         __syncwarp();
         attend_chunk<DIMS, N, FP8>(args, w, team, mine, ring, full, empty, place, o);
         store_partial<DIMS, N, FP8>(args, w, first, team, mine, o);
     }
+}
+
+// Kernels that need few registers leave room for blocks of the merge beside them: those wait there for the end of this kernel, and
+// the next kernel of the stream may take a multiprocessor as soon as its block is done.
+constexpr __host__ __device__ bool attn_compact(int dims, int rows) {
+    return dims <= 256 && dims * rows <= 256 * 24;
+}
+constexpr __host__ __device__ int attn_register_threads(int dims, int rows) { // what the registers are cut for
+    return attn_compact(dims, rows) ? RDK_ATTN_THREADS + 128 : RDK_ATTN_THREADS;
 }
 
 template <int DIMS, int N, bool FP8> __device__ __forceinline__ void decode(const rdk_attn_sm90a_args &args) {
@@ -271,13 +310,14 @@ template <int DIMS, int N, bool FP8> __device__ __forceinline__ void decode(cons
         registers_give<56>();
         if (warp < args.teams) stream_cache<DIMS, FP8>(args, team, ring, full, empty, chunks);
     } else {
-        registers_take<224>();
+        constexpr bool compact = attn_compact(DIMS, N);
+        registers_take<compact ? 160 : 224>();
         if (team < args.teams) attend<DIMS, N, FP8>(args, team, mine, ring, full, empty, chunks);
     }
 }
 
 #define DECODE_KERNEL(type_, dims_, rows_, fp8_)                                                                          \
-    extern "C" __global__ void __launch_bounds__(RDK_ATTN_THREADS, 1)                                                      \
+    extern "C" __global__ void __launch_bounds__(attn_register_threads(dims_, rows_), 1)                                        \
         rdk_attn_decode_sm90a_##type_##_d##dims_##_r##rows_(const __grid_constant__ rdk_attn_sm90a_args args) {            \
         decode<dims_, rows_, fp8_>(args);                                                                                  \
     }
@@ -321,9 +361,9 @@ struct merged {
 
 // A block takes 64 neighbouring dims of a row, four a lane; a group of 16 lanes adds up every sixteenth chunk, and the sixteen sums
 // meet in order. Partial results are asked for before the length is known: they are at hand when it is.
-extern "C" __global__ void __launch_bounds__(RDK_ATTN_MERGE_GROUPS * RDK_ATTN_MERGE_LANES)
+extern "C" __global__ void __launch_bounds__(RDK_ATTN_MERGE_GROUPS *RDK_ATTN_MERGE_LANES, 4)
     rdk_attn_decode_sm90a_merge(const __grid_constant__ rdk_attn_sm90a_args args) {
-    constexpr int ahead = 6;
+    constexpr int ahead = 5;
     __shared__ float4 sums[RDK_ATTN_MERGE_GROUPS][RDK_ATTN_MERGE_LANES];
     __shared__ float2 states[RDK_ATTN_MERGE_GROUPS];
     launch_dependents();

@@ -62,27 +62,37 @@ __device__ __forceinline__ void load_bytes(const rdk_attn_sm90a_args &args, unsi
     }
 }
 
-// Keys (matrix 0) or values (1) of one step into a slot. What the head lacks of the last column reads as zero.
-template <int DIMS, bool FP8>
-__device__ __forceinline__ void load_slot(const rdk_attn_sm90a_args &args, const attn_work &w, const page_window &pages, int32_t box,
-                                          int matrix, unsigned char *slot, uint64_t *full, uint64_t policy) {
-    constexpr int elem = FP8 ? 1 : 2, columns = DIMS * elem > 128 ? DIMS * elem / 128 : 1;
-    int32_t lane = threadIdx.x % 32, boxes = RDK_ATTN_STEP_KEYS / args.box_tokens, sub = lane / columns, column = lane % columns;
-    int32_t key = (box + sub) * args.box_tokens, page = __shfl_sync(0xffffffffu, pages.page, box + sub - pages.base);
-    bool mine = sub < boxes && key < w.s.kv_len;
-    int32_t count = __popc(__ballot_sync(0xffffffffu, mine));
-    if (lane == 0) barrier_expect(full, count * args.box_tokens * RDK_ATTN_BOX_BYTES);
-    if (mine)
-        copy_box_4d(slot + (column * RDK_ATTN_STEP_KEYS + sub * args.box_tokens) * RDK_ATTN_BOX_BYTES, args.cache.maps[matrix], full,
-                    column * RDK_ATTN_BOX_BYTES / elem, w.kv_head, key % args.block_tokens, page, policy);
-}
-template <bool FP8>
-__device__ __forceinline__ void load_slot_bytes(const rdk_attn_sm90a_args &args, const attn_work &w, const page_window &pages,
-                                                int32_t box, int matrix, unsigned char *slot, uint64_t *full) {
+// A lane's box of a step: 128 bytes of box_tokens keys, or of their values. What the head lacks of the last column reads as zero.
+template <int DIMS, bool FP8> struct lane_box {
+    static constexpr int elem = FP8 ? 1 : 2, columns = DIMS * elem > 128 ? DIMS * elem / 128 : 1;
+    int32_t page, token, bytes; // bytes: of all lanes' boxes
+    bool mine;
+    __device__ __forceinline__ void find(const rdk_attn_sm90a_args &args, const attn_work &w, const page_window &pages, int32_t box) {
+        int32_t sub = threadIdx.x % 32 / columns, key = (box + sub) * args.box_tokens;
+        page = __shfl_sync(0xffffffffu, pages.page, box + sub - pages.base);
+        token = key % args.block_tokens;
+        mine = sub * args.box_tokens < RDK_ATTN_STEP_KEYS && key < w.s.kv_len;
+        bytes = __popc(__ballot_sync(0xffffffffu, mine)) * args.box_tokens * RDK_ATTN_BOX_BYTES;
+    }
+    __device__ __forceinline__ void load(const rdk_attn_sm90a_args &args, const void *map, int32_t head, unsigned char *slot,
+                                         uint64_t *full, uint64_t policy) const {
+        int32_t sub = threadIdx.x % 32 / columns, column = threadIdx.x % columns;
+        if (threadIdx.x % 32 == 0) barrier_expect(full, bytes);
+        if (mine)
+            copy_box_4d(slot + (column * RDK_ATTN_STEP_KEYS + sub * args.box_tokens) * RDK_ATTN_BOX_BYTES, map, full,
+                        column * RDK_ATTN_BOX_BYTES / elem, head, token, page, policy);
+    }
+    __device__ __forceinline__ void prefetch(const void *map, int32_t head) const {
+        if (mine) prefetch_box_4d(map, threadIdx.x % columns * RDK_ATTN_BOX_BYTES / elem, head, token, page);
+    }
+};
+
+// A step's keys (matrix 0) or values (1) by single bytes.
+__device__ __forceinline__ void load_slot_bytes(const rdk_attn_sm90a_args &args, const attn_work &w, const page_window &pages, int32_t box,
+                                                int matrix, unsigned char *slot, uint64_t *full, int32_t row_bytes) {
     for (int32_t sub = 0; sub < RDK_ATTN_STEP_KEYS / args.box_tokens; sub++) {
         int32_t key = (box + sub) * args.box_tokens, page = __shfl_sync(0xffffffffu, pages.page, box + sub - pages.base);
-        load_bytes(args, slot, matrix, sub * args.box_tokens, w.s.kv_len - key, key % args.block_tokens, page, w.kv_head,
-                   args.head_dim * (FP8 ? 1 : 2));
+        load_bytes(args, slot, matrix, sub * args.box_tokens, w.s.kv_len - key, key % args.block_tokens, page, w.kv_head, row_bytes);
     }
     __syncwarp();
     if (threadIdx.x % 32 == 0) barrier_arrive(full);
@@ -107,22 +117,8 @@ __device__ __forceinline__ void announce(chunk_ring *ring, ring_place &place, co
     place.advance(RDK_ATTN_RECORDS);
 }
 
-// Before the kernels ahead are complete: the first steps of this share into the second-level cache. A hint alone: lengths and
-// pages may change until then, and the map keeps every address inside the cache.
-template <int DIMS, bool FP8>
-__device__ __forceinline__ void prefetch_slots(const rdk_attn_sm90a_args &args, const attn_work &w, const page_window &pages) {
-    constexpr int elem = FP8 ? 1 : 2, columns = DIMS * elem > 128 ? DIMS * elem / 128 : 1;
-    int32_t boxes = RDK_ATTN_STEP_KEYS / args.box_tokens, each = boxes * columns, count = args.prefetch_slots * each;
-    for (int32_t i = threadIdx.x % 32; i - (int32_t)(threadIdx.x % 32) < count; i += 32) {
-        int32_t slot = i / each, box = (w.begin + slot / 2) * boxes + i % each / columns, key = box * args.box_tokens;
-        int32_t page = __shfl_sync(0xffffffffu, pages.page, box - pages.base);
-        if (i < count && box - pages.base < 32 && key < w.s.kv_len)
-            prefetch_box_4d(args.cache.maps[slot % 2], i % columns * RDK_ATTN_BOX_BYTES / elem, w.kv_head, key % args.block_tokens,
-                            page);
-    }
-}
-
-// Where a share begins. What the kernels ahead may still write is read again after them, all of it at once.
+// Where a share begins. Its first steps are asked for before the kernels ahead are complete; what those may still write, lengths and
+// pages too, is read again after them, all of it at once.
 template <int DIMS, bool FP8>
 __device__ __forceinline__ bool begin_share(const rdk_attn_sm90a_args &args, int32_t share, int32_t shares, attn_work &w,
                                             page_window &pages) {
@@ -133,9 +129,13 @@ __device__ __forceinline__ bool begin_share(const rdk_attn_sm90a_args &args, int
     for (int ready = 0; ready < 2; ready++) {
         some = first_work(args, share, shares, mine, w);
         if (ready) break;
-        if (some) {
+        if (some) { // into the second-level cache. A hint alone: the map keeps every address inside the cache
             look_at_boxes(args, w, w.begin * boxes, boxes, pages);
-            if (args.use_maps) prefetch_slots<DIMS, FP8>(args, w, pages);
+            for (int32_t step = w.begin; args.use_maps && step < min(w.begin + args.prefetch_steps, w.end); step++) {
+                lane_box<DIMS, FP8> box;
+                box.find(args, w, pages, step * boxes);
+                for (int matrix = 0; matrix < 2; matrix++) box.prefetch(args.cache.maps[matrix], w.kv_head);
+            }
         }
         wait_dependencies();
         pages.seq = -1;
@@ -158,15 +158,20 @@ __device__ __forceinline__ void stream_cache(const rdk_attn_sm90a_args &args, in
     for (; some; some = next_work(args, w)) {
         announce(chunks, record, w, true);
 #pragma unroll 1
-        for (int32_t i = 2 * w.begin; i < 2 * w.end; i++) { // keys and values of a step in turn
-            unsigned char *slot = ring + place.slot * rdk_attn_slot_bytes(DIMS, FP8);
-            look_at_boxes(args, w, i / 2 * boxes, boxes, pages);
-            barrier_wait(empty + place.slot, place.turn);
-            if (args.use_maps)
-                load_slot<DIMS, FP8>(args, w, pages, i / 2 * boxes, i % 2, slot, full + place.slot, policy);
-            else
-                load_slot_bytes<FP8>(args, w, pages, i / 2 * boxes, i % 2, slot, full + place.slot);
-            place.advance(args.slots);
+        for (int32_t step = w.begin; step < w.end; step++) {
+            lane_box<DIMS, FP8> box;
+            look_at_boxes(args, w, step * boxes, boxes, pages);
+            box.find(args, w, pages, step * boxes);
+#pragma unroll
+            for (int matrix = 0; matrix < 2; matrix++) {
+                unsigned char *slot = ring + place.slot * rdk_attn_slot_bytes(DIMS, FP8);
+                barrier_wait(empty + place.slot, place.turn);
+                if (args.use_maps)
+                    box.load(args, args.cache.maps[matrix], w.kv_head, slot, full + place.slot, policy);
+                else
+                    load_slot_bytes(args, w, pages, step * boxes, matrix, slot, full + place.slot, args.head_dim * box.elem);
+                place.advance(args.slots);
+            }
         }
     }
     announce(chunks, record, w, false);
@@ -177,9 +182,11 @@ __device__ __forceinline__ void stream_cache(const rdk_attn_sm90a_args &args, in
 template <int N> struct row_table {
     float factor[N];     // of a score: exponent taken off the query, scales of the call and of the keys
     int32_t position[N]; // the last key that the row sees
-    float top[N][4];     // of the four warps' keys of a step
+    float top[N][4];     // of the four warps' keys of a step, less the reference
     float sum[N][4];     // of their weights, at the end of a chunk
-    float current[4][N]; // top so far, each warp's copy
+    // Each warp's copy of what weights are relative to, and of what a logit less that may reach before it is raised: a largest
+    // logit of the past and a headroom, which spare most steps the search; 0 and -inf until the row sees a key.
+    float2 level[4][N];
 };
 
 // Place of dim d among the queries' dims: a lane of the keys takes 16 neighbouring bytes, four at a time (sm90a_decode_tile.cuh).

@@ -98,11 +98,15 @@ __device__ __forceinline__ void start_scores(const unsigned char *keys, uint32_t
     using shape = attn_shape<DIMS, N, FP8>;
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, key = key_at(lane / 4), piece = lane % 4 ^ key;
     const unsigned char *row = keys + (warp * 16 + key) * RDK_ATTN_BOX_BYTES;
+    uint4 low, high; // of the next span: on their way while products are made
+    auto load = [&](int span) {
+        const unsigned char *at = row + span / 2 * shape::column_bytes + (piece ^ span % 2 * 4) * 16;
+        low = *reinterpret_cast<const uint4 *>(at);
+        high = *reinterpret_cast<const uint4 *>(at + 8 * RDK_ATTN_BOX_BYTES);
+    };
+    load(0);
 #pragma unroll
     for (int span = 0; span < shape::spans; span++) {
-        const unsigned char *at = row + span / 2 * shape::column_bytes + (piece ^ span % 2 * 4) * 16;
-        const uint4 low = *reinterpret_cast<const uint4 *>(at);
-        const uint4 high = *reinterpret_cast<const uint4 *>(at + 8 * RDK_ATTN_BOX_BYTES);
         const uint32_t word[2][4] = {{low.x, low.y, low.z, low.w}, {high.x, high.y, high.z, high.w}};
         uint32_t a[shape::span_steps][4];
 #pragma unroll
@@ -115,6 +119,7 @@ __device__ __forceinline__ void start_scores(const unsigned char *keys, uint32_t
                     a[step][key] = word[key][step % 2 * 2], a[step][2 + key] = word[key][step % 2 * 2 + 1];
             }
         pin_operands(a);
+        if (shape::in_flight && span + 1 < shape::spans) load(span + 1);
         wgmma_fence();
 #pragma unroll
         for (int step = 0; step < shape::span_steps; step++) {
@@ -123,6 +128,7 @@ __device__ __forceinline__ void start_scores(const unsigned char *keys, uint32_t
         }
         wgmma_commit();
         wgmma_wait<shape::in_flight>();
+        if (!shape::in_flight && span + 1 < shape::spans) load(span + 1);
     }
 }
 
@@ -152,8 +158,8 @@ template <bool FP8> __device__ __forceinline__ void pair_values(uint32_t first, 
 // A lane's values of some products of 16 keys: its dims of four keys each.
 template <int DIMS, int N, bool FP8> struct value_batch {
     using shape = attn_shape<DIMS, N, FP8>;
-    static constexpr bool early = N <= 24 && shape::lane_words <= 2; // room for all of a step beside its scores
-    static constexpr int steps = early ? 4 : shape::lane_words <= 2 ? 2 : 1;
+    static constexpr bool early = N <= 24 && shape::lane_words <= 2; // the first batch beside the step's scores
+    static constexpr int steps = shape::lane_words == 1 || (shape::lane_words == 2 && N == 8) ? 4 : shape::lane_words == 2 ? 2 : 1;
     uint32_t word[steps][4][shape::lane_words]; // keys first, first ^ 5, then the same + 8
 
     // Products [step, step + steps) of a slot. Values of keys from `left` on are not the sequence's and count as zero, since 0 * NaN

@@ -89,7 +89,7 @@ static rdk_attn_sm90a_args kernel_args(const rdi_attn_args *a, const decode_shap
         .teams = s->teams,
         .slots = s->slots,
         .box_tokens = a->block_tokens % 64 == 0 ? 64 : a->block_tokens % 32 == 0 ? 32 : 16,
-        .prefetch_slots = RDK_ATTN_PREFETCH_BYTES / rdk_attn_slot_bytes(s->dims, s->fp8),
+        .prefetch_steps = RDK_ATTN_PREFETCH_BYTES / (2 * rdk_attn_slot_bytes(s->dims, s->fp8)),
         .q_type = rdk_type_code(a->q_dtype),
         .out_type = rdk_type_code(a->out_dtype),
         .window = a->window,
