@@ -10,8 +10,6 @@ enum {
     RDK_ATTN_STEP_KEYS = 64,     // one wgmma's rows of keys
     RDK_ATTN_BOX_BYTES = 128,    // of a key that one copy takes: the swizzle's row
     RDK_ATTN_TEAM_THREADS = 128, // a warpgroup with a ring and queries of its own
-    RDK_ATTN_MAX_TEAMS = 2,
-    RDK_ATTN_THREADS = 3 * 128, // the loading warps' group, then the teams
     RDK_ATTN_MAX_SLOTS = 12,
     RDK_ATTN_RECORDS = 4,            // chunks that a loading warp announces ahead
     RDK_ATTN_PREFETCH_BYTES = 65536, // that a loading warp asks for before the kernels ahead are complete
@@ -40,6 +38,19 @@ RDK_HOST_DEVICE int32_t rdk_attn_chunk_count(int32_t keys) {
 enum { RDK_ATTN_SIZES = 4 };
 RDK_HOST_DEVICE int32_t rdk_attn_size_begin(int32_t size) {
     return size == 0 ? 0 : size == 1 ? 8192 : size == 2 ? 32768 : size == 3 ? 131072 : 0x7fffffc0;
+}
+
+// Teams of a block, which fill each other's gaps: as many as the registers of their rows leave room for. The registers of a
+// multiprocessor are cut for so many threads at launch; then the loading warps give up what they do not need, and each thread of a
+// team takes rdk_attn_registers. Kernels of 8 rows leave room for blocks of the merge, which wait there for the end.
+RDK_HOST_DEVICE int rdk_attn_most_teams(int dims, int rows) {
+    return dims <= 256 && dims * rows <= 256 * 24 ? 3 : 2;
+}
+RDK_HOST_DEVICE int rdk_attn_register_threads(int dims, int rows) {
+    return rdk_attn_most_teams(dims, rows) == 2 ? 384 : rows == 8 ? 640 : 512;
+}
+RDK_HOST_DEVICE int rdk_attn_registers(int dims, int rows) {
+    return rdk_attn_most_teams(dims, rows) == 2 ? 224 : rows == 8 ? 104 : 152;
 }
 
 // Shared memory of a block, for each team: a ring of slots, each 64 keys (or values) of one head in columns of 128 bytes; then
@@ -93,8 +104,9 @@ typedef struct rdk_attn_sm90a_args {
     int64_t q_stride_token, q_stride_head, block_table_stride, out_stride_token, out_stride_head;
     int32_t seqs, kv_heads, group, head_dim, block_tokens, max_blocks, chunks, max_rows;
     int32_t row_blocks; // of a team's rows, that max_rows takes
-    int32_t teams, slots, box_tokens, prefetch_steps;
-    int32_t q_type, out_type, use_maps, window;
+    int32_t teams, slots, slot_bytes, prefetch_steps;
+    int32_t row_bytes, columns, box_dims, box_tokens; // of a key: bytes, boxes; of a box: dims, keys
+    int32_t q_type, q_vector, out_type, use_maps, window; // q_vector: rows of queries begin at multiples of 16 bytes
     float scale, softcap;
 } rdk_attn_sm90a_args;
 

@@ -153,37 +153,39 @@ __device__ __forceinline__ void store_partial(const rdk_attn_sm90a_args &args, c
     int32_t count = w.q_len * args.group;
     int64_t place = (((int64_t)w.seq * args.kv_heads + w.kv_head) * args.chunks + w.chunk) * args.max_rows;
 #pragma unroll
+    for (int j = 0; j < N / 8; j++) {
+        float2 sum = mine.sums[j * RDK_ATTN_TEAM_THREADS + threadIdx.x % RDK_ATTN_TEAM_THREADS];
+#pragma unroll
+        for (int step = 4; step < 32; step *= 2) {
+            sum.x += __shfl_xor_sync(0xffffffffu, sum.x, step);
+            sum.y += __shfl_xor_sync(0xffffffffu, sum.y, step);
+        }
+        if (lane < 4) mine.table->sum[j * 8 + c * 2][warp] = sum.x, mine.table->sum[j * 8 + c * 2 + 1][warp] = sum.y;
+    }
+    float *to = args.sums + (place + first + c * 2) * args.head_dim + d;
+    bool inside = d < args.head_dim;
+#pragma unroll
     for (int j = 0; j < N / 8; j++)
 #pragma unroll
         for (int e = 0; e < 2; e++) {
-            const float2 both = mine.sums[j * RDK_ATTN_TEAM_THREADS + threadIdx.x % RDK_ATTN_TEAM_THREADS];
-            float sum = e ? both.y : both.x;
-#pragma unroll
-            for (int step = 4; step < 32; step *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
-            if (lane < 4) mine.table->sum[j * 8 + c * 2 + e][warp] = sum;
-            int32_t row = first + j * 8 + c * 2 + e;
-            if (row >= count || d >= args.head_dim) continue;
-            float *to = args.sums + (place + row) * args.head_dim + d;
+            float *row = to + (j * 8 + e) * args.head_dim;
+            if (!inside || first + j * 8 + c * 2 + e >= count) continue;
             if constexpr (shape::tiles == 1)
-                *reinterpret_cast<float2 *>(to) = make_float2(o[0][j][e], o[0][j][2 + e]);
+                *reinterpret_cast<float2 *>(row) = make_float2(o[0][j][e], o[0][j][2 + e]);
             else
 #pragma unroll
                 for (int t = 0; t < shape::tiles; t += 2)
-                    *reinterpret_cast<float4 *>(to + t * 2) = make_float4(o[t][j][e], o[t][j][2 + e], o[t + 1][j][e], o[t + 1][j][2 + e]);
+                    *reinterpret_cast<float4 *>(row + t * 2) = make_float4(o[t][j][e], o[t][j][2 + e], o[t + 1][j][e], o[t + 1][j][2 + e]);
         }
     team_sync(team);
-    if (warp) return;
-#pragma unroll
-    for (int j = 0; j < N / 8; j++)
-#pragma unroll
-        for (int e = 0; e < 2; e++) {
-            int32_t at = j * 8 + c * 2 + e;
-            const float4 sums = *reinterpret_cast<const float4 *>(mine.table->sum[at]);
-            const float2 level = mine.table->level[0][at];
-            if (lane < 4 && first + at < count)
-                *reinterpret_cast<float2 *>(args.tops + (place + first + at) * 2) =
-                    make_float2(level.y == -INFINITY ? -INFINITY : level.x, (sums.x + sums.y) + (sums.z + sums.w));
-        }
+    int32_t at = threadIdx.x % RDK_ATTN_TEAM_THREADS;
+    if (at < N && first + at < count) {
+        const float4 sums = *reinterpret_cast<const float4 *>(mine.table->sum[at]);
+        const float2 level = mine.table->level[warp][at];
+        *reinterpret_cast<float2 *>(args.tops + (place + first + at) * 2) =
+            make_float2(level.y == -INFINITY ? -INFINITY : level.x, (sums.x + sums.y) + (sums.z + sums.w));
+    }
+    __syncwarp(); // levels are written anew
 }
 
 // This warp has read a slot.
@@ -254,7 +256,10 @@ __device__ __forceinline__ void attend(const rdk_attn_sm90a_args &args, int team
         int32_t row = w.row_block * N;
         if (seq != w.seq || kv_head != w.kv_head || first != row) {
             seq = w.seq, kv_head = w.kv_head, first = row;
-            load_queries<DIMS, N, FP8>(args, w, first, mine.queries, mine.table);
+            if (args.q_vector)
+                load_queries<DIMS, N, FP8, true>(args, w, first, mine.queries, mine.table);
+            else
+                load_queries<DIMS, N, FP8, false>(args, w, first, mine.queries, mine.table);
             fence_async();
             team_sync(team);
         }
@@ -274,15 +279,6 @@ __device__ __forceinline__ void attend(const rdk_attn_sm90a_args &args, int team
         attend_chunk<DIMS, N, FP8>(args, w, team, mine, ring, full, empty, place, o);
         store_partial<DIMS, N, FP8>(args, w, first, team, mine, o);
     }
-}
-
-// Kernels that need few registers leave room for blocks of the merge beside them: those wait there for the end of this kernel, and
-// the next kernel of the stream may take a multiprocessor as soon as its block is done.
-constexpr __host__ __device__ bool attn_compact(int dims, int rows) {
-    return dims <= 256 && dims * rows <= 256 * 24;
-}
-constexpr __host__ __device__ int attn_register_threads(int dims, int rows) { // what the registers are cut for
-    return attn_compact(dims, rows) ? RDK_ATTN_THREADS + 128 : RDK_ATTN_THREADS;
 }
 
 template <int DIMS, int N, bool FP8> __device__ __forceinline__ void decode(const rdk_attn_sm90a_args &args) {
@@ -308,16 +304,15 @@ template <int DIMS, int N, bool FP8> __device__ __forceinline__ void decode(cons
     __syncthreads();
     if (warp < 4) {
         registers_give<56>();
-        if (warp < args.teams) stream_cache<DIMS, FP8>(args, team, ring, full, empty, chunks);
+        if (warp < args.teams) stream_cache(args, team, ring, full, empty, chunks);
     } else {
-        constexpr bool compact = attn_compact(DIMS, N);
-        registers_take<compact ? 160 : 224>();
+        registers_take<rdk_attn_registers(DIMS, N)>();
         if (team < args.teams) attend<DIMS, N, FP8>(args, team, mine, ring, full, empty, chunks);
     }
 }
 
 #define DECODE_KERNEL(type_, dims_, rows_, fp8_)                                                                          \
-    extern "C" __global__ void __launch_bounds__(attn_register_threads(dims_, rows_), 1)                                        \
+    extern "C" __global__ void __launch_bounds__(rdk_attn_register_threads(dims_, rows_), 1)                                       \
         rdk_attn_decode_sm90a_##type_##_d##dims_##_r##rows_(const __grid_constant__ rdk_attn_sm90a_args args) {            \
         decode<dims_, rows_, fp8_>(args);                                                                                  \
     }

@@ -63,12 +63,12 @@ __device__ __forceinline__ void load_bytes(const rdk_attn_sm90a_args &args, unsi
 }
 
 // A lane's box of a step: 128 bytes of box_tokens keys, or of their values. What the head lacks of the last column reads as zero.
-template <int DIMS, bool FP8> struct lane_box {
-    static constexpr int elem = FP8 ? 1 : 2, columns = DIMS * elem > 128 ? DIMS * elem / 128 : 1;
+struct lane_box {
+    int32_t sub, column; // box of a step, 128 bytes of a key
     int32_t page, token, bytes; // bytes: of all lanes' boxes
     bool mine;
     __device__ __forceinline__ void find(const rdk_attn_sm90a_args &args, const attn_work &w, const page_window &pages, int32_t box) {
-        int32_t sub = threadIdx.x % 32 / columns, key = (box + sub) * args.box_tokens;
+        int32_t key = (box + sub) * args.box_tokens;
         page = __shfl_sync(0xffffffffu, pages.page, box + sub - pages.base);
         token = key % args.block_tokens;
         mine = sub * args.box_tokens < RDK_ATTN_STEP_KEYS && key < w.s.kv_len;
@@ -76,14 +76,13 @@ template <int DIMS, bool FP8> struct lane_box {
     }
     __device__ __forceinline__ void load(const rdk_attn_sm90a_args &args, const void *map, int32_t head, unsigned char *slot,
                                          uint64_t *full, uint64_t policy) const {
-        int32_t sub = threadIdx.x % 32 / columns, column = threadIdx.x % columns;
         if (threadIdx.x % 32 == 0) barrier_expect(full, bytes);
         if (mine)
             copy_box_4d(slot + (column * RDK_ATTN_STEP_KEYS + sub * args.box_tokens) * RDK_ATTN_BOX_BYTES, map, full,
-                        column * RDK_ATTN_BOX_BYTES / elem, head, token, page, policy);
+                        column * args.box_dims, head, token, page, policy);
     }
-    __device__ __forceinline__ void prefetch(const void *map, int32_t head) const {
-        if (mine) prefetch_box_4d(map, threadIdx.x % columns * RDK_ATTN_BOX_BYTES / elem, head, token, page);
+    __device__ __forceinline__ void prefetch(const rdk_attn_sm90a_args &args, int matrix, int32_t head) const {
+        if (mine) prefetch_box_4d(args.cache.maps[matrix], column * args.box_dims, head, token, page);
     }
 };
 
@@ -119,9 +118,8 @@ __device__ __forceinline__ void announce(chunk_ring *ring, ring_place &place, co
 
 // Where a share begins. Its first steps are asked for before the kernels ahead are complete; what those may still write, lengths and
 // pages too, is read again after them, all of it at once.
-template <int DIMS, bool FP8>
 __device__ __forceinline__ bool begin_share(const rdk_attn_sm90a_args &args, int32_t share, int32_t shares, attn_work &w,
-                                            page_window &pages) {
+                                            page_window &pages, lane_box &box) {
     int32_t boxes = RDK_ATTN_STEP_KEYS / args.box_tokens;
     attn_sequence mine = open_sequence(args, threadIdx.x % 32);
     bool some = false;
@@ -132,9 +130,8 @@ __device__ __forceinline__ bool begin_share(const rdk_attn_sm90a_args &args, int
         if (some) { // into the second-level cache. A hint alone: the map keeps every address inside the cache
             look_at_boxes(args, w, w.begin * boxes, boxes, pages);
             for (int32_t step = w.begin; args.use_maps && step < min(w.begin + args.prefetch_steps, w.end); step++) {
-                lane_box<DIMS, FP8> box;
                 box.find(args, w, pages, step * boxes);
-                for (int matrix = 0; matrix < 2; matrix++) box.prefetch(args.cache.maps[matrix], w.kv_head);
+                for (int matrix = 0; matrix < 2; matrix++) box.prefetch(args, matrix, w.kv_head);
             }
         }
         wait_dependencies();
@@ -146,7 +143,6 @@ __device__ __forceinline__ bool begin_share(const rdk_attn_sm90a_args &args, int
 }
 
 // A loading warp.
-template <int DIMS, bool FP8>
 __device__ __forceinline__ void stream_cache(const rdk_attn_sm90a_args &args, int team, unsigned char *ring, uint64_t *full,
                                              uint64_t *empty, chunk_ring *chunks) {
     uint64_t policy = policy_evict_first();
@@ -154,22 +150,24 @@ __device__ __forceinline__ void stream_cache(const rdk_attn_sm90a_args &args, in
     ring_place place = {0, 1}, record = {0, 1}; // the first turn finds every slot free
     page_window pages = {-1, 0, 0, 0};
     int32_t boxes = RDK_ATTN_STEP_KEYS / args.box_tokens;
-    bool some = begin_share<DIMS, FP8>(args, blockIdx.x * args.teams + team, gridDim.x * args.teams, w, pages);
+    lane_box box;
+    box.column = threadIdx.x % 32 % args.columns;
+    box.sub = threadIdx.x % 32 / args.columns;
+    bool some = begin_share(args, blockIdx.x * args.teams + team, gridDim.x * args.teams, w, pages, box);
     for (; some; some = next_work(args, w)) {
         announce(chunks, record, w, true);
 #pragma unroll 1
         for (int32_t step = w.begin; step < w.end; step++) {
-            lane_box<DIMS, FP8> box;
             look_at_boxes(args, w, step * boxes, boxes, pages);
             box.find(args, w, pages, step * boxes);
 #pragma unroll
             for (int matrix = 0; matrix < 2; matrix++) {
-                unsigned char *slot = ring + place.slot * rdk_attn_slot_bytes(DIMS, FP8);
+                unsigned char *slot = ring + place.slot * args.slot_bytes;
                 barrier_wait(empty + place.slot, place.turn);
                 if (args.use_maps)
                     box.load(args, args.cache.maps[matrix], w.kv_head, slot, full + place.slot, policy);
                 else
-                    load_slot_bytes(args, w, pages, step * boxes, matrix, slot, full + place.slot, args.head_dim * box.elem);
+                    load_slot_bytes(args, w, pages, step * boxes, matrix, slot, full + place.slot, args.row_bytes);
                 place.advance(args.slots);
             }
         }
@@ -196,83 +194,87 @@ template <bool FP8> __device__ __forceinline__ int query_place(int d) {
     return d / span * span + in % share / 4 * 16 + (in / 2 & 1) * 8 + in / share * 2 + in % 2;
 }
 
-// Two rows of queries as the lanes of a warp hold them: dims lane, lane + 32, ... All loads are on their way before one is used,
-// so rows and dims that are not there read a place that is.
-template <int DIMS, int ROWS>
-__device__ __forceinline__ void read_queries(const rdk_attn_sm90a_args &args, const chunk_record &w, int32_t first, int32_t stride,
-                                             float (&x)[ROWS][DIMS / 32]) {
-    int32_t lane = threadIdx.x % 32, count = w.q_len * args.group;
-    int64_t from[ROWS];
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) {
-        int32_t row = min(first + r * stride, count - 1), token = row / args.group, head = w.kv_head * args.group + row % args.group;
-        from[r] = (w.q_begin + token) * args.q_stride_token + head * args.q_stride_head;
-    }
+// Eight neighbouring dims of a row of queries.
+template <bool VECTOR> __device__ __forceinline__ void read_eight(const rdk_attn_sm90a_args &args, int64_t at, float (&x)[8]) {
+    const float *wide = static_cast<const float *>(args.q) + at;
+    const unsigned short *narrow = static_cast<const unsigned short *>(args.q) + at;
     if (args.q_type == RDK_F32) {
+        if constexpr (VECTOR) {
+            *reinterpret_cast<float4 *>(x) = __ldcg(reinterpret_cast<const float4 *>(wide));
+            *reinterpret_cast<float4 *>(x + 4) = __ldcg(reinterpret_cast<const float4 *>(wide + 4));
+        } else
 #pragma unroll
-        for (int i = 0; i < ROWS * (DIMS / 32); i++)
-            x[i / (DIMS / 32)][i % (DIMS / 32)] =
-                __ldcg(static_cast<const float *>(args.q) + from[i / (DIMS / 32)] + min(i % (DIMS / 32) * 32 + lane, args.head_dim - 1));
-    } else {
-        unsigned short raw[ROWS][DIMS / 32];
+            for (int i = 0; i < 8; i++) x[i] = __ldcg(wide + i);
+    } else if constexpr (VECTOR) {
+        const uint4 raw = __ldcg(reinterpret_cast<const uint4 *>(narrow));
+        const uint32_t word[4] = {raw.x, raw.y, raw.z, raw.w};
 #pragma unroll
-        for (int i = 0; i < ROWS * (DIMS / 32); i++)
-            raw[i / (DIMS / 32)][i % (DIMS / 32)] = __ldcg(static_cast<const unsigned short *>(args.q) + from[i / (DIMS / 32)] +
-                                                           min(i % (DIMS / 32) * 32 + lane, args.head_dim - 1));
+        for (int i = 0; i < 8; i++) x[i] = __uint_as_float(i % 2 ? word[i / 2] & 0xffff0000u : word[i / 2] << 16);
+    } else
 #pragma unroll
-        for (int i = 0; i < ROWS * (DIMS / 32); i++)
-            x[i / (DIMS / 32)][i % (DIMS / 32)] = __uint_as_float((uint32_t)raw[i / (DIMS / 32)][i % (DIMS / 32)] << 16);
-    }
-#pragma unroll
-    for (int i = 0; i < ROWS * (DIMS / 32); i++)
-        if (first + i / (DIMS / 32) * stride >= count || i % (DIMS / 32) * 32 + lane >= args.head_dim)
-            x[i / (DIMS / 32)][i % (DIMS / 32)] = 0.0f;
+        for (int i = 0; i < 8; i++) x[i] = __uint_as_float((uint32_t)__ldcg(narrow + i) << 16);
 }
 
-// Stores a row as 16-bit values scaled by a power of two, so that its largest magnitude lies in [1, 2): f16 then holds any bf16
-// query. The exponent goes back into the scores. factor: of all scores of the head.
+// How rows of queries lie over a team: so many lanes a row, eight dims each; a longer row takes two turns of a warp's lanes.
+template <int DIMS, int N> struct query_shape {
+    static constexpr int lanes = DIMS >= 256 ? 32 : DIMS / 8, shares = DIMS > 256 ? DIMS / 256 : 1;
+    static constexpr int rows = RDK_ATTN_TEAM_THREADS / lanes, turns = (N + rows - 1) / rows;
+    static constexpr int at_once = turns * shares <= 7 ? turns : turns / 2; // turns whose loads are on their way together
+};
+
+// Stores a lane's share of a row as 16-bit values scaled by a power of two, so that the row's largest magnitude lies in [1, 2): f16
+// then holds any bf16 query. Returns the power, which goes back into the scores.
 template <int DIMS, int N, bool FP8>
-__device__ __forceinline__ void store_query(int32_t at, float factor, int32_t position, const float (&x)[DIMS / 32],
-                                            unsigned char *queries, row_table<N> *rows) {
-    int32_t lane = threadIdx.x % 32;
+__device__ __forceinline__ float store_query(int32_t row, const float (&x)[query_shape<DIMS, N>::shares][8], unsigned char *queries) {
+    using shape = query_shape<DIMS, N>;
     float top = 0.0f;
 #pragma unroll
-    for (int i = 0; i < DIMS / 32; i++) top = fmaxf(top, fabsf(x[i]));
+    for (int i = 0; i < shape::shares * 8; i++) top = fmaxf(top, fabsf(x[i / 8][i % 8]));
 #pragma unroll
-    for (int step = 16; step; step /= 2) top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, step));
+    for (int step = shape::lanes / 2; step; step /= 2) top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, step));
     int exponent = (int)(__float_as_uint(top) >> 23) - 127;
     exponent = min(max(exponent, -100), 100); // of zeros, subnormals, infinities: any factor does
     float down = __uint_as_float((uint32_t)(127 - exponent) << 23);
 #pragma unroll
-    for (int i = 0; i < DIMS / 32; i++) {
-        int32_t place = query_place<FP8>(i * 32 + lane);
-        unsigned short bits = FP8 ? __half_as_ushort(__float2half_rn(x[i] * down)) : __bfloat16_as_ushort(__float2bfloat16_rn(x[i] * down));
-        int32_t byte = place / 64 * N * 128 + at * 128 + (place % 64 / 8 ^ at % 8) * 16 + place % 8 * 2;
-        *reinterpret_cast<unsigned short *>(queries + byte) = bits;
+    for (int i = 0; i < shape::shares * 4; i++) { // two neighbouring dims keep their places side by side
+        int32_t place = query_place<FP8>((i / 4 * 32 + threadIdx.x % shape::lanes) * 8 + i % 4 * 2);
+        int32_t byte = place / 64 * N * 128 + row * 128 + (place % 64 / 8 ^ row % 8) * 16 + place % 8 * 2;
+        if (row < N) *reinterpret_cast<uint32_t *>(queries + byte) = pack_weights<FP8>(x[i / 4][i % 4 * 2] * down, x[i / 4][i % 4 * 2 + 1] * down);
     }
-    if (lane == 0) {
-        rows->factor[at] = __uint_as_float((uint32_t)(127 + exponent) << 23) * factor;
-        rows->position[at] = position;
-    }
+    return __uint_as_float((uint32_t)(127 + exponent) << 23);
 }
 
-// All queries of a team, rows [first, first + N) of the sequence's head; a warp takes every fourth.
-template <int DIMS, int N, bool FP8>
+// All queries of a team, rows [first, first + N) of the sequence's head. Rows and dims that are not there read a place that is.
+template <int DIMS, int N, bool FP8, bool VECTOR>
 __device__ __forceinline__ void load_queries(const rdk_attn_sm90a_args &args, const chunk_record &w, int32_t first, unsigned char *queries,
                                              row_table<N> *rows) {
-    constexpr int at_once = DIMS > 256 || N == 40 ? 2 : N == 56 ? 7 : N == 24 ? 6 : 2;
-    static_assert(N / 4 % at_once == 0, "rows of a warp");
+    using shape = query_shape<DIMS, N>;
+    constexpr int at_once = VECTOR ? shape::at_once : 1;
     const float log2e = 1.4426950408889634f;
     float factor = args.scale * (FP8 && args.k_scale ? __ldcg(args.k_scale + w.kv_head) : 1.0f);
     factor *= args.softcap > 0.0f ? 2.0f * log2e / args.softcap : log2e;
+    int32_t lane = threadIdx.x % shape::lanes, count = w.q_len * args.group;
 #pragma unroll 1
-    for (int32_t at = threadIdx.x / 32 % 4; at < N; at += 4 * at_once) {
-        float x[at_once][DIMS / 32];
-        read_queries<DIMS, at_once>(args, w, first + at, 4, x);
+    for (int32_t at = threadIdx.x % RDK_ATTN_TEAM_THREADS / shape::lanes; at < shape::turns * shape::rows; at += at_once * shape::rows) {
+        float x[at_once][shape::shares][8];
 #pragma unroll
-        for (int r = 0; r < at_once; r++) {
-            int32_t row = at + r * 4;
-            store_query<DIMS, N, FP8>(row, factor, w.kv_len - w.q_len + (first + row) / args.group, x[r], queries, rows);
+        for (int i = 0; i < at_once * shape::shares; i++) {
+            int32_t row = min(first + at + i / shape::shares * shape::rows, count - 1), d = (i % shape::shares * 32 + lane) * 8;
+            int32_t token = row / args.group, head = w.kv_head * args.group + row % args.group;
+            read_eight<VECTOR>(args, (w.q_begin + token) * args.q_stride_token + head * args.q_stride_head + (d < args.head_dim ? d : 0),
+                               x[i / shape::shares][i % shape::shares]);
+        }
+#pragma unroll
+        for (int i = 0; i < at_once; i++) {
+            int32_t row = at + i * shape::rows;
+#pragma unroll
+            for (int k = 0; k < shape::shares * 8; k++)
+                if (first + row >= count || (k / 8 * 32 + lane) * 8 >= args.head_dim) x[i][k / 8][k % 8] = 0.0f;
+            float power = store_query<DIMS, N, FP8>(row, x[i], queries);
+            if (lane == 0 && row < N) {
+                rows->factor[row] = power * factor;
+                rows->position[row] = w.kv_len - w.q_len + (first + row) / args.group;
+            }
         }
     }
 }

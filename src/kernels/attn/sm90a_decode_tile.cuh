@@ -77,7 +77,8 @@ template <int DIMS, int N, bool FP8> struct attn_shape {
     static constexpr int lane_dims = DIMS / 32; // neighbouring dims of the output that a lane holds
     static constexpr int lane_bytes = lane_dims * elem, lane_words = (lane_bytes + 3) / 4;
     static constexpr int query_column = N * 128; // bytes of 64 dims of all rows of queries
-    static constexpr int in_flight = DIMS / 64 * N > 160 ? 0 : 1; // batches of products beside the one made: registers
+    static constexpr int in_flight = DIMS > 256 && N > 8 ? 0 : 1; // batches of products beside the one made: registers
+    static constexpr bool preload = in_flight && DIMS * N <= 256 * 40;
 };
 
 // The key at place `at` (0..7) of a group of eight: neighbouring places differ in bit 2, so that under the swizzle two lanes of K
@@ -119,7 +120,7 @@ __device__ __forceinline__ void start_scores(const unsigned char *keys, uint32_t
                     a[step][key] = word[key][step % 2 * 2], a[step][2 + key] = word[key][step % 2 * 2 + 1];
             }
         pin_operands(a);
-        if (shape::in_flight && span + 1 < shape::spans) load(span + 1);
+        if (shape::preload && span + 1 < shape::spans) load(span + 1);
         wgmma_fence();
 #pragma unroll
         for (int step = 0; step < shape::span_steps; step++) {
@@ -128,7 +129,7 @@ __device__ __forceinline__ void start_scores(const unsigned char *keys, uint32_t
         }
         wgmma_commit();
         wgmma_wait<shape::in_flight>();
-        if (!shape::in_flight && span + 1 < shape::spans) load(span + 1);
+        if (!shape::preload && span + 1 < shape::spans) load(span + 1);
     }
 }
 

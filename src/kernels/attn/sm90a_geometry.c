@@ -27,8 +27,9 @@ static decode_shape shape_of(const rdi_attn_args *a) {
     s.dims = a->head_dim <= 64 ? 64 : a->head_dim <= 128 ? 128 : a->head_dim <= 256 ? 256 : 512;
     if (s.chunks < 1) s.chunks = 1;
     cut_rows(&s);
-    // Two teams fill each other's gaps, if both rings are deep enough to keep the memory busy.
-    s.teams = rdk_attn_slots(s.dims, s.fp8, s.rows, 2) >= 3 ? 2 : 1;
+    // As many teams as rings deep enough to keep the memory busy fit beside each other.
+    s.teams = rdk_attn_most_teams(s.dims, s.rows);
+    while (s.teams > 1 && rdk_attn_slots(s.dims, s.fp8, s.rows, s.teams) < 3) s.teams--;
     s.slots = rdk_attn_slots(s.dims, s.fp8, s.rows, s.teams);
     return s;
 }
@@ -63,6 +64,7 @@ static bool pieces_aligned(const void *data, int64_t block, int64_t token, int64
 }
 
 static rdk_attn_sm90a_args kernel_args(const rdi_attn_args *a, const decode_shape *s) {
+    int64_t elem = (int64_t)rd_dtype_bytes(a->kv_dtype);
     return (rdk_attn_sm90a_args){
         .q = RDK_ADDR(a->q),
         .k_scale = RDK_ADDR(a->k_scale),
@@ -88,9 +90,15 @@ static rdk_attn_sm90a_args kernel_args(const rdi_attn_args *a, const decode_shap
         .row_blocks = s->row_blocks,
         .teams = s->teams,
         .slots = s->slots,
+        .slot_bytes = rdk_attn_slot_bytes(s->dims, s->fp8),
+        .row_bytes = (int32_t)(a->head_dim * elem),
+        .columns = (int32_t)rdi_ceil_div(s->dims * elem, RDK_ATTN_BOX_BYTES),
+        .box_dims = (int32_t)(RDK_ATTN_BOX_BYTES / elem),
         .box_tokens = a->block_tokens % 64 == 0 ? 64 : a->block_tokens % 32 == 0 ? 32 : 16,
         .prefetch_steps = RDK_ATTN_PREFETCH_BYTES / (2 * rdk_attn_slot_bytes(s->dims, s->fp8)),
         .q_type = rdk_type_code(a->q_dtype),
+        .q_vector = pieces_aligned(a->q, 0, a->q_stride_token, a->q_stride_head,
+                                   (int64_t)rd_dtype_bytes(a->q_dtype)),
         .out_type = rdk_type_code(a->out_dtype),
         .window = a->window,
         .scale = a->scale,
@@ -144,7 +152,7 @@ int32_t rdi_attn_decode_sm90a_geometry(const void *args, void *ws, const rd_devi
     describe_cache(a, &kernel, &out[0]);
     uint32_t maps = out[0].map_count;
     rdi_launch_fill(&out[0], decode_kernel(&s), (const uint32_t[3]){(uint32_t)device->compute_units, 1, 1},
-                    RDK_ATTN_THREADS, &kernel, sizeof kernel);
+                    (uint32_t)(s.teams + 1) * RDK_ATTN_TEAM_THREADS, &kernel, sizeof kernel);
     out[0].map_count = maps;
     out[0].shared_bytes = (uint32_t)(s.teams * rdk_attn_team_bytes(s.dims, s.fp8, s.rows, s.slots));
     out[0].dependent = true;
