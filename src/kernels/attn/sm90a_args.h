@@ -50,7 +50,7 @@ RDK_HOST_DEVICE int rdk_attn_register_threads(int dims, int rows) {
     return rdk_attn_most_teams(dims, rows) == 2 ? 384 : rows == 8 ? 640 : 512;
 }
 RDK_HOST_DEVICE int rdk_attn_registers(int dims, int rows) {
-    return rdk_attn_most_teams(dims, rows) == 2 ? 224 : rows == 8 ? 104 : 152;
+    return rdk_attn_most_teams(dims, rows) == 2 ? 216 : rows == 8 ? 104 : 144;
 }
 
 // Shared memory of a block, for each team: a ring of slots, each 64 keys (or values) of one head in columns of 128 bytes; then
@@ -105,7 +105,7 @@ typedef struct rdk_attn_sm90a_args {
     int32_t seqs, kv_heads, group, head_dim, block_tokens, max_blocks, chunks, max_rows;
     int32_t row_blocks; // of a team's rows, that max_rows takes
     int32_t teams, slots, slot_bytes, prefetch_steps;
-    int32_t row_bytes, columns, box_dims, box_tokens; // of a key: bytes, boxes; of a box: dims, keys
+    int32_t row_bytes, column_shift, box_dims, box_tokens; // of a key: bytes, boxes (a power of two); of a box: dims, keys
     int32_t q_type, q_vector, out_type, use_maps, window; // q_vector: rows of queries begin at multiples of 16 bytes
     float scale, softcap;
 } rdk_attn_sm90a_args;

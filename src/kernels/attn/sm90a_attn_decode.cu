@@ -303,7 +303,7 @@ template <int DIMS, int N, bool FP8> __device__ __forceinline__ void decode(cons
     }
     __syncthreads();
     if (warp < 4) {
-        registers_give<56>();
+        registers_give<64>();
         if (warp < args.teams) stream_cache(args, team, ring, full, empty, chunks);
     } else {
         registers_take<rdk_attn_registers(DIMS, N)>();
@@ -316,26 +316,17 @@ template <int DIMS, int N, bool FP8> __device__ __forceinline__ void decode(cons
         rdk_attn_decode_sm90a_##type_##_d##dims_##_r##rows_(const __grid_constant__ rdk_attn_sm90a_args args) {            \
         decode<dims_, rows_, fp8_>(args);                                                                                  \
     }
-#define DECODE_KERNELS(type_, dims_, fp8_)   \
-    DECODE_KERNEL(type_, dims_, 8, fp8_)     \
-    DECODE_KERNEL(type_, dims_, 24, fp8_)    \
-    DECODE_KERNEL(type_, dims_, 40, fp8_)    \
-    DECODE_KERNEL(type_, dims_, 56, fp8_)
-#ifdef ONE
-DECODE_KERNEL(fp8, 256, 8, true)
-DECODE_KERNEL(fp8, 256, 56, true)
-#else
-DECODE_KERNELS(fp8, 64, true)
-DECODE_KERNELS(fp8, 128, true)
-DECODE_KERNELS(fp8, 256, true)
-DECODE_KERNELS(bf16, 64, false)
-DECODE_KERNELS(bf16, 128, false)
-DECODE_KERNELS(bf16, 256, false)
-DECODE_KERNEL(fp8, 512, 8, true) // more rows would not fit the registers
-DECODE_KERNEL(fp8, 512, 24, true)
-DECODE_KERNEL(bf16, 512, 8, false)
-DECODE_KERNEL(bf16, 512, 24, false)
-#endif
+#define DECODE_KERNELS(type_, fp8_)         \
+    DECODE_KERNEL(type_, 64, 24, fp8_)      \
+    DECODE_KERNEL(type_, 128, 8, fp8_)      \
+    DECODE_KERNEL(type_, 128, 24, fp8_)     \
+    DECODE_KERNEL(type_, 128, 40, fp8_)     \
+    DECODE_KERNEL(type_, 256, 8, fp8_)      \
+    DECODE_KERNEL(type_, 256, 24, fp8_)     \
+    DECODE_KERNEL(type_, 256, 56, fp8_)     \
+    DECODE_KERNEL(type_, 512, 24, fp8_)
+DECODE_KERNELS(fp8, true)
+DECODE_KERNELS(bf16, false)
 
 // ---- the second launch: chunks in order of position --------------------------------------------------------------------
 // Partial results added up so far, under their largest logit.

@@ -33,14 +33,13 @@ __device__ __forceinline__ void prefetch_box_4d(const void *map, int32_t dim, in
 // The cache of one sequence as the loading warp walks it. A step of 64 keys is 1, 2 or 4 boxes of box_tokens neighbours of one
 // page; lane i holds the page of box base + i.
 struct page_window {
-    int32_t seq, kv_len, base, page;
+    int32_t seq, base, page;
 };
 __device__ __forceinline__ void look_at_boxes(const rdk_attn_sm90a_args &args, const attn_work &w, int32_t box, int32_t count,
                                               page_window &pages) {
-    if (pages.seq == w.s.seq && pages.kv_len == w.s.kv_len && box >= pages.base && box + count <= pages.base + 32) return;
+    if (pages.seq == w.s.seq && box >= pages.base && box + count <= pages.base + 32) return;
     int32_t mine = box + threadIdx.x % 32, key = mine * args.box_tokens;
     pages.seq = w.s.seq;
-    pages.kv_len = w.s.kv_len;
     pages.base = box;
     pages.page = key < w.s.kv_len ? __ldcg(args.block_table + w.s.seq * args.block_table_stride + key / args.block_tokens) : -1;
 }
@@ -64,25 +63,30 @@ __device__ __forceinline__ void load_bytes(const rdk_attn_sm90a_args &args, unsi
 
 // A lane's box of a step: 128 bytes of box_tokens keys, or of their values. What the head lacks of the last column reads as zero.
 struct lane_box {
-    int32_t sub, column; // box of a step, 128 bytes of a key
     int32_t page, token, bytes; // bytes: of all lanes' boxes
     bool mine;
+    static __device__ __forceinline__ int32_t sub(const rdk_attn_sm90a_args &args) { // box of a step
+        return threadIdx.x % 32 >> args.column_shift;
+    }
+    static __device__ __forceinline__ int32_t column(const rdk_attn_sm90a_args &args) { // 128 bytes of a key
+        return threadIdx.x & ((1 << args.column_shift) - 1);
+    }
     __device__ __forceinline__ void find(const rdk_attn_sm90a_args &args, const attn_work &w, const page_window &pages, int32_t box) {
-        int32_t key = (box + sub) * args.box_tokens;
-        page = __shfl_sync(0xffffffffu, pages.page, box + sub - pages.base);
+        int32_t key = (box + sub(args)) * args.box_tokens;
+        page = __shfl_sync(0xffffffffu, pages.page, box + sub(args) - pages.base);
         token = key % args.block_tokens;
-        mine = sub * args.box_tokens < RDK_ATTN_STEP_KEYS && key < w.s.kv_len;
+        mine = sub(args) * args.box_tokens < RDK_ATTN_STEP_KEYS && key < w.s.kv_len;
         bytes = __popc(__ballot_sync(0xffffffffu, mine)) * args.box_tokens * RDK_ATTN_BOX_BYTES;
     }
     __device__ __forceinline__ void load(const rdk_attn_sm90a_args &args, const void *map, int32_t head, unsigned char *slot,
-                                         uint64_t *full, uint64_t policy) const {
+                                         uint64_t *full) const {
         if (threadIdx.x % 32 == 0) barrier_expect(full, bytes);
         if (mine)
-            copy_box_4d(slot + (column * RDK_ATTN_STEP_KEYS + sub * args.box_tokens) * RDK_ATTN_BOX_BYTES, map, full,
-                        column * args.box_dims, head, token, page, policy);
+            copy_box_4d(slot + (column(args) * RDK_ATTN_STEP_KEYS + sub(args) * args.box_tokens) * RDK_ATTN_BOX_BYTES, map, full,
+                        column(args) * args.box_dims, head, token, page, policy_evict_first());
     }
     __device__ __forceinline__ void prefetch(const rdk_attn_sm90a_args &args, int matrix, int32_t head) const {
-        if (mine) prefetch_box_4d(args.cache.maps[matrix], column * args.box_dims, head, token, page);
+        if (mine) prefetch_box_4d(args.cache.maps[matrix], column(args) * args.box_dims, head, token, page);
     }
 };
 
@@ -116,61 +120,56 @@ __device__ __forceinline__ void announce(chunk_ring *ring, ring_place &place, co
     place.advance(RDK_ATTN_RECORDS);
 }
 
-// Where a share begins. Its first steps are asked for before the kernels ahead are complete; what those may still write, lengths and
-// pages too, is read again after them, all of it at once.
-__device__ __forceinline__ bool begin_share(const rdk_attn_sm90a_args &args, int32_t share, int32_t shares, attn_work &w,
-                                            page_window &pages, lane_box &box) {
-    int32_t boxes = RDK_ATTN_STEP_KEYS / args.box_tokens;
-    attn_sequence mine = open_sequence(args, threadIdx.x % 32);
-    bool some = false;
+// Both matrices of a step into the ring.
+__device__ __forceinline__ void load_step(const rdk_attn_sm90a_args &args, const attn_work &w, const page_window &pages,
+                                          const lane_box &box, int32_t step, unsigned char *ring, uint64_t *full, uint64_t *empty,
+                                          ring_place &place) {
 #pragma unroll 1
-    for (int ready = 0; ready < 2; ready++) {
-        some = first_work(args, share, shares, mine, w);
-        if (ready) break;
-        if (some) { // into the second-level cache. A hint alone: the map keeps every address inside the cache
-            look_at_boxes(args, w, w.begin * boxes, boxes, pages);
-            for (int32_t step = w.begin; args.use_maps && step < min(w.begin + args.prefetch_steps, w.end); step++) {
-                box.find(args, w, pages, step * boxes);
-                for (int matrix = 0; matrix < 2; matrix++) box.prefetch(args, matrix, w.kv_head);
-            }
-        }
-        wait_dependencies();
-        pages.seq = -1;
-        if (some) look_at_boxes(args, w, w.begin * boxes, boxes, pages);
-        mine = open_sequence(args, threadIdx.x % 32);
+    for (int matrix = 0; matrix < 2; matrix++) {
+        unsigned char *slot = ring + place.slot * args.slot_bytes;
+        barrier_wait(empty + place.slot, place.turn);
+        if (args.use_maps)
+            box.load(args, args.cache.maps[matrix], w.kv_head, slot, full + place.slot);
+        else
+            load_slot_bytes(args, w, pages, step * (RDK_ATTN_STEP_KEYS / args.box_tokens), matrix, slot, full + place.slot, args.row_bytes);
+        place.advance(args.slots);
     }
-    return some;
 }
 
-// A loading warp.
+// A loading warp. First pass: before the kernels ahead are complete, the first steps of the share are asked for, a hint alone (the
+// map keeps every address inside the cache). What those kernels may still write, lengths and pages too, is read again after them.
 __device__ __forceinline__ void stream_cache(const rdk_attn_sm90a_args &args, int team, unsigned char *ring, uint64_t *full,
                                              uint64_t *empty, chunk_ring *chunks) {
-    uint64_t policy = policy_evict_first();
-    attn_work w = {};
+    int32_t lane = threadIdx.x % 32, boxes = RDK_ATTN_STEP_KEYS / args.box_tokens;
     ring_place place = {0, 1}, record = {0, 1}; // the first turn finds every slot free
-    page_window pages = {-1, 0, 0, 0};
-    int32_t boxes = RDK_ATTN_STEP_KEYS / args.box_tokens;
+    page_window pages = {-1, 0, 0};
     lane_box box;
-    box.column = threadIdx.x % 32 % args.columns;
-    box.sub = threadIdx.x % 32 / args.columns;
-    bool some = begin_share(args, blockIdx.x * args.teams + team, gridDim.x * args.teams, w, pages, box);
-    for (; some; some = next_work(args, w)) {
-        announce(chunks, record, w, true);
+    attn_work w = {};
+    attn_sequence mine = open_sequence(args, lane);
 #pragma unroll 1
-        for (int32_t step = w.begin; step < w.end; step++) {
-            look_at_boxes(args, w, step * boxes, boxes, pages);
-            box.find(args, w, pages, step * boxes);
-#pragma unroll
-            for (int matrix = 0; matrix < 2; matrix++) {
-                unsigned char *slot = ring + place.slot * args.slot_bytes;
-                barrier_wait(empty + place.slot, place.turn);
-                if (args.use_maps)
-                    box.load(args, args.cache.maps[matrix], w.kv_head, slot, full + place.slot, policy);
-                else
-                    load_slot_bytes(args, w, pages, step * boxes, matrix, slot, full + place.slot, args.row_bytes);
-                place.advance(args.slots);
+    for (int pass = 0; pass < 2; pass++) {
+        bool some = first_work(args, blockIdx.x * args.teams + team, gridDim.x * args.teams, mine, w);
+#pragma unroll 1
+        for (; some; some = next_work(args, w)) {
+            if (w.at < 0) continue; // the share before this one has it
+            if (pass) announce(chunks, record, w, true);
+            int32_t end = pass ? w.end : min(w.end, w.begin + args.prefetch_steps);
+#pragma unroll 1
+            for (int32_t step = w.begin; step < end; step++) {
+                look_at_boxes(args, w, step * boxes, boxes, pages);
+                box.find(args, w, pages, step * boxes);
+                if (pass)
+                    load_step(args, w, pages, box, step, ring, full, empty, place);
+                else if (args.use_maps)
+                    for (int matrix = 0; matrix < 2; matrix++) box.prefetch(args, matrix, w.kv_head);
             }
+            if (!pass) break;
         }
+        if (pass) break;
+        wait_dependencies();
+        pages.seq = -1;
+        if (some) look_at_boxes(args, w, w.begin * boxes, boxes, pages); // on its way together with the lengths
+        mine = open_sequence(args, lane);
     }
     announce(chunks, record, w, false);
 }

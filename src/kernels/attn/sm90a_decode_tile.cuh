@@ -77,8 +77,8 @@ template <int DIMS, int N, bool FP8> struct attn_shape {
     static constexpr int lane_dims = DIMS / 32; // neighbouring dims of the output that a lane holds
     static constexpr int lane_bytes = lane_dims * elem, lane_words = (lane_bytes + 3) / 4;
     static constexpr int query_column = N * 128; // bytes of 64 dims of all rows of queries
-    static constexpr int in_flight = DIMS > 256 && N > 8 ? 0 : 1; // batches of products beside the one made: registers
-    static constexpr bool preload = in_flight && DIMS * N <= 256 * 40;
+    static constexpr int in_flight = DIMS > 256 ? 0 : 1; // batches of products beside the one made: registers
+    static constexpr bool preload = in_flight && DIMS * N < 128 * 40;
 };
 
 // The key at place `at` (0..7) of a group of eight: neighbouring places differ in bit 2, so that under the swizzle two lanes of K
@@ -159,8 +159,8 @@ template <bool FP8> __device__ __forceinline__ void pair_values(uint32_t first, 
 // A lane's values of some products of 16 keys: its dims of four keys each.
 template <int DIMS, int N, bool FP8> struct value_batch {
     using shape = attn_shape<DIMS, N, FP8>;
-    static constexpr bool early = N <= 24 && shape::lane_words <= 2; // the first batch beside the step's scores
-    static constexpr int steps = shape::lane_words == 1 || (shape::lane_words == 2 && N == 8) ? 4 : shape::lane_words == 2 ? 2 : 1;
+    static constexpr bool early = DIMS * N <= 128 * 24; // the first batch beside the step's scores
+    static constexpr int steps = shape::lane_words * N <= 24 ? 4 : shape::lane_words * N <= 120 ? 2 : 1;
     uint32_t word[steps][4][shape::lane_words]; // keys first, first ^ 5, then the same + 8
 
     // Products [step, step + steps) of a slot. Values of keys from `left` on are not the sequence's and count as zero, since 0 * NaN

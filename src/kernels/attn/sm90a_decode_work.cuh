@@ -29,7 +29,7 @@ struct attn_work {
     int32_t size; // of the chunk: 0 to RDK_ATTN_SIZES - 1
     int32_t kv_head, row_block, chunk;
     int32_t begin, end; // steps of the chunk
-    int32_t at, last;   // where the chunk begins on the line, where the share ends
+    int32_t at, last;   // where the chunk begins on the line, from the share's begin; where the share ends
 };
 
 __device__ __forceinline__ int32_t line_units(const rdk_attn_sm90a_args &args, const attn_sequence &s) {
@@ -107,7 +107,8 @@ __device__ __forceinline__ int32_t find_sequence(const rdk_attn_sm90a_args &args
     return before;
 }
 
-// The first chunk of share `share` of `shares`; false when it has none. mine: open_sequence(lane). Called by a whole warp.
+// The chunk that holds the first unit of share `share` of `shares`: this team's if it begins there, w.at == 0. False when the
+// share is empty. mine: open_sequence(lane). Called by a whole warp.
 __device__ __forceinline__ bool first_work(const rdk_attn_sm90a_args &args, int32_t share, int32_t shares, const attn_sequence &mine,
                                         attn_work &w) {
     int32_t total = line_units(args, mine);
@@ -115,8 +116,8 @@ __device__ __forceinline__ bool first_work(const rdk_attn_sm90a_args &args, int3
 #pragma unroll
     for (int step = 16; step; step /= 2) total += __shfl_xor_sync(0xffffffffu, total, step);
     int32_t even = total / shares, rest_units = total % shares, first = even * share + min(share, rest_units);
-    w.last = first + even + (share < rest_units);
-    if (first >= w.last) return false;
+    w.last = even + (share < rest_units);
+    if (w.last <= 0) return false;
     int32_t start = find_sequence(args, first, mine, w);
     int32_t rest = first - start, steps = 0;
     for (w.size = RDK_ATTN_SIZES - 1; w.size >= 0; w.size--) {
@@ -131,8 +132,8 @@ __device__ __forceinline__ bool first_work(const rdk_attn_sm90a_args &args, int3
     open_chunk(w, rdk_attn_chunk_count((size_high(w) - 1 - rest / args.row_blocks) * RDK_ATTN_STEP_KEYS + 1) - 1);
     int32_t passed = (size_high(w) - w.end) * args.row_blocks; // of the head, before this chunk
     w.row_block = (rest - passed) / (w.end - w.begin);
-    w.at = start + w.kv_head * head_units + passed + w.row_block * (w.end - w.begin);
-    return w.at >= first || next_work(args, w);
+    w.at = start - first + w.kv_head * head_units + passed + w.row_block * (w.end - w.begin);
+    return true;
 }
 
 #endif // RDK_ATTN_SM90A_DECODE_WORK_CUH

@@ -9,12 +9,13 @@ typedef struct decode_shape {
     int32_t dims, rows, row_blocks, teams, slots, fp8; // dims, rows: of the kernel
 } decode_shape;
 
-// Rows of queries by the blocks that a team takes: 8, 24, 40 or 56, at head size 512 no more than 24 (registers).
+// Rows of queries by the blocks that a team takes: the smallest kernel of the head size that holds them, else several blocks.
 static void cut_rows(decode_shape *s) {
-    int32_t most = s->dims > 256 ? 24 : 56, rows = s->max_rows;
-    s->row_blocks = (int32_t)rdi_ceil_div(rows, most);
-    rows = (int32_t)rdi_ceil_div(rows, s->row_blocks);
-    s->rows = rows <= 8 ? 8 : rows <= 24 ? 24 : rows <= 40 ? 40 : 56;
+    static const int32_t rows_of[4][3] = {{24, 24, 24}, {8, 24, 40}, {8, 24, 56}, {24, 24, 24}}; // compiled in
+    const int32_t *sizes = rows_of[s->dims == 64 ? 0 : s->dims == 128 ? 1 : s->dims == 256 ? 2 : 3];
+    s->row_blocks = (int32_t)rdi_ceil_div(s->max_rows, sizes[2]);
+    int32_t rows = (int32_t)rdi_ceil_div(s->max_rows, s->row_blocks);
+    s->rows = rows <= sizes[0] ? sizes[0] : rows <= sizes[1] ? sizes[1] : sizes[2];
 }
 
 static decode_shape shape_of(const rdi_attn_args *a) {
@@ -46,16 +47,19 @@ size_t rdi_attn_decode_sm90a_ws(const void *args, int32_t units) {
 }
 
 static const char *decode_kernel(const decode_shape *s) {
-#define NAME(text_)  "rdk_attn_decode_sm90a_" text_
-#define NAMES(text_) {NAME(text_ "_r8"), NAME(text_ "_r24"), NAME(text_ "_r40"), NAME(text_ "_r56")}
+#define NAME(text_) "rdk_attn_decode_sm90a_" text_
     static const char *const names[2][4][4] = {
-        {NAMES("bf16_d64"), NAMES("bf16_d128"), NAMES("bf16_d256"), {NAME("bf16_d512_r8"), NAME("bf16_d512_r24")}},
-        {NAMES("fp8_d64"), NAMES("fp8_d128"), NAMES("fp8_d256"), {NAME("fp8_d512_r8"), NAME("fp8_d512_r24")}},
+        {{NULL, NAME("bf16_d64_r24")},
+         {NAME("bf16_d128_r8"), NAME("bf16_d128_r24"), NAME("bf16_d128_r40")},
+         {NAME("bf16_d256_r8"), NAME("bf16_d256_r24"), NULL, NAME("bf16_d256_r56")},
+         {NULL, NAME("bf16_d512_r24")}},
+        {{NULL, NAME("fp8_d64_r24")},
+         {NAME("fp8_d128_r8"), NAME("fp8_d128_r24"), NAME("fp8_d128_r40")},
+         {NAME("fp8_d256_r8"), NAME("fp8_d256_r24"), NULL, NAME("fp8_d256_r56")},
+         {NULL, NAME("fp8_d512_r24")}},
     };
-#undef NAMES
 #undef NAME
-    int32_t size = s->dims == 64 ? 0 : s->dims == 128 ? 1 : s->dims == 256 ? 2 : 3;
-    return names[s->fp8][size][s->rows / 16];
+    return names[s->fp8][s->dims == 64 ? 0 : s->dims == 128 ? 1 : s->dims == 256 ? 2 : 3][s->rows / 16];
 }
 
 static bool pieces_aligned(const void *data, int64_t block, int64_t token, int64_t head, int64_t elem) {
@@ -64,7 +68,7 @@ static bool pieces_aligned(const void *data, int64_t block, int64_t token, int64
 }
 
 static rdk_attn_sm90a_args kernel_args(const rdi_attn_args *a, const decode_shape *s) {
-    int64_t elem = (int64_t)rd_dtype_bytes(a->kv_dtype);
+    int64_t elem = (int64_t)rd_dtype_bytes(a->kv_dtype), columns = s->dims * elem / RDK_ATTN_BOX_BYTES;
     return (rdk_attn_sm90a_args){
         .q = RDK_ADDR(a->q),
         .k_scale = RDK_ADDR(a->k_scale),
@@ -92,7 +96,7 @@ static rdk_attn_sm90a_args kernel_args(const rdi_attn_args *a, const decode_shap
         .slots = s->slots,
         .slot_bytes = rdk_attn_slot_bytes(s->dims, s->fp8),
         .row_bytes = (int32_t)(a->head_dim * elem),
-        .columns = (int32_t)rdi_ceil_div(s->dims * elem, RDK_ATTN_BOX_BYTES),
+        .column_shift = columns >= 8 ? 3 : columns >= 4 ? 2 : columns >= 2 ? 1 : 0,
         .box_dims = (int32_t)(RDK_ATTN_BOX_BYTES / elem),
         .box_tokens = a->block_tokens % 64 == 0 ? 64 : a->block_tokens % 32 == 0 ? 32 : 16,
         .prefetch_steps = RDK_ATTN_PREFETCH_BYTES / (2 * rdk_attn_slot_bytes(s->dims, s->fp8)),
