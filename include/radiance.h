@@ -170,6 +170,9 @@ RD_API rd_status rd_memory_set(rd_ctx *ctx, void *to, int32_t byte, size_t bytes
 RD_API rd_status rd_stream_create(rd_ctx *ctx, rd_stream *out);
 RD_API rd_status rd_stream_free(rd_ctx *ctx, rd_stream stream);
 RD_API rd_status rd_stream_sync(rd_ctx *ctx, rd_stream stream); // the host waits
+// Reads `bytes` of the context's own memory, random ones beyond its caches: the ceiling of what only reads. On a card by a
+// kernel of ours and the device's clock, best of five; on the CPU with the context's threads.
+RD_API rd_status rd_ctx_measure_read(rd_ctx *ctx, int64_t bytes, double *read_gbs);
 // What runs and copies on `stream` between begin and end is recorded, not executed, and replayed by each launch with the
 // same operands. A call that fails in between ends the recording.
 typedef struct rd_graph rd_graph;

@@ -17,7 +17,8 @@ enum {
         64, // of the KV cache: 4 KiB of fp8 keys for a head of 64; other sizes have not been timed
     RDI_DEFAULT_BATCH_ROWS = 512,
     RDI_MAX_LINEAR_PLANS = 16, // distinct (op, n, k) of one model: 4 to 8 in practice
-    RDI_MAX_PARTS = 3
+    RDI_MAX_PARTS = 3,
+    RDI_CARD_STEP_ROWS = 128 // of order class "step" in a call
 };
 
 // Everything that follows from the model's configuration and the engine's options.
@@ -134,6 +135,32 @@ struct rd_session {
     bool host_fresh;
 };
 
+// ---- what a pass consists of, for profile.c ----------------------------------------------------------------------------
+typedef enum rdi_part {
+    RDI_PART_UPLOAD = 0,
+    RDI_PART_EMBED,
+    RDI_PART_NORM, // with the quantiser behind it under W8A8
+    RDI_PART_QKV,
+    RDI_PART_ROPE,
+    RDI_PART_KV_WRITE,
+    RDI_PART_ATTENTION,
+    RDI_PART_QUANT_ATTENTION,
+    RDI_PART_O,
+    RDI_PART_GATE_UP,
+    RDI_PART_ACT, // with the quantiser under W8A8
+    RDI_PART_DOWN,
+    RDI_PART_HEAD,
+    RDI_PARTS
+} rdi_part;
+// While an engine has one, passes count their parts and run those of `only`.
+typedef struct rdi_tally {
+    uint32_t only; // bits by part
+    int32_t calls[RDI_PARTS];
+    double bytes[RDI_PARTS]; // weights, scales, cached keys and values: what a pass must read from memory
+    double flops[RDI_PARTS]; // of products
+    const char *kernel[RDI_PARTS];
+} rdi_tally;
+
 // A decode pass recorded on a card: one for each number of sequences and bound of their lengths.
 enum { RDI_MAX_GRAPHS = 32 };
 typedef struct rdi_step_graph {
@@ -162,6 +189,7 @@ struct rd_engine {
     rdi_step_graph graph[RDI_MAX_GRAPHS];
     int32_t graph_count;
     int64_t replayed; // passes that a graph ran
+    rdi_tally *tally; // of a profile that is being made; else NULL
 };
 
 // ---- plans.c
@@ -191,6 +219,8 @@ rd_status rdi_forward(rd_engine *engine);
 rd_status rdi_forward_head(rd_engine *engine, int32_t row, int32_t count, float *logits);
 // ---- graphs.c: a decode step of width 1 on a card, logits of all rows in scratch.logits: replayed, or run and recorded.
 rd_status rdi_step_replay(rd_engine *engine);
+int32_t rdi_step_keys(const rd_engine *engine); // the bound of its lengths that a graph is made for
+rd_status rdi_pass_record(rd_engine *engine, rd_status (*run)(rd_engine *engine), rd_graph **out);
 void rdi_step_graphs_free(rd_engine *engine);
 // Arguments shared by a run and by the size query for its workspace.
 rd_gemm_args rdi_linear_args(const rd_engine *engine, const rdi_linear *linear, bool fp8_input, void *input,

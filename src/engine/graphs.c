@@ -7,7 +7,7 @@
 enum { LEAST_KEYS = 256 };
 
 // Lengths up to a power of two share a graph: grids are made for the bound, results do not depend on it.
-static int32_t keys_bound(const rd_engine *engine) {
+int32_t rdi_step_keys(const rd_engine *engine) {
     int64_t bound = LEAST_KEYS;
     while (bound < engine->batch.keys) bound *= 2;
     return (int32_t)rdi_min(bound, engine->geometry.context_tokens);
@@ -26,9 +26,9 @@ static rdi_step_graph *find_graph(rd_engine *engine) {
 }
 
 // Recording runs nothing; whatever fails in between, it must end.
-static rd_status record(rd_engine *engine, rd_graph **out) {
+rd_status rdi_pass_record(rd_engine *engine, rd_status (*run)(rd_engine *engine), rd_graph **out) {
     RDI_TRY(rd_graph_begin(engine->ctx, engine->memory.stream));
-    rd_status status = run_pass(engine);
+    rd_status status = run(engine);
     rd_status ended = rd_graph_end(engine->ctx, engine->memory.stream, out);
     if (status == RD_OK) return ended;
     if (ended == RD_OK) rd_graph_free(*out);
@@ -38,7 +38,7 @@ static rd_status record(rd_engine *engine, rd_graph **out) {
 
 rd_status rdi_step_replay(rd_engine *engine) {
     engine->batch.first_out = 0;
-    engine->batch.keys = keys_bound(engine);
+    engine->batch.keys = rdi_step_keys(engine);
     rdi_step_graph *known = find_graph(engine);
     if (!known) {
         // The first of its kind runs as it is: many are asked for once.
@@ -47,7 +47,7 @@ rd_status rdi_step_replay(rd_engine *engine) {
                 (rdi_step_graph){.seqs = engine->batch.seqs, .keys = engine->batch.keys};
         return run_pass(engine);
     }
-    if (!known->graph) RDI_TRY(record(engine, &known->graph));
+    if (!known->graph) RDI_TRY(rdi_pass_record(engine, run_pass, &known->graph));
     engine->replayed++;
     return rd_graph_launch(known->graph, engine->memory.stream);
 }

@@ -91,15 +91,17 @@ rd_status rdi_engine_make_plans(rd_engine *engine) {
 }
 
 // ---- what a card takes -------------------------------------------------------------------------------------------------
-static bool answered(const rd_engine *engine, const char *op, const rd_param *params, int32_t count) {
+// The row that would be chosen, or NULL.
+static const rd_kernel_info *answered(const rd_engine *engine, const char *op, const rd_param *params,
+                                      int32_t count) {
     enum { MOST_ROWS = 64 };
     rd_verdict verdicts[MOST_ROWS];
     int32_t rows = MOST_ROWS;
     if (rd_kernel_explain(rd_ctx_device(engine->ctx), op, params, count, verdicts, &rows) != RD_OK)
-        return false;
+        return NULL;
     for (int32_t i = 0; i < rows; i++)
-        if (verdicts[i].ok) return true;
-    return false;
+        if (verdicts[i].chosen) return verdicts[i].kernel;
+    return NULL;
 }
 
 static bool attention_answered(const rd_engine *engine) {
@@ -110,19 +112,30 @@ static bool attention_answered(const rd_engine *engine) {
            answered(engine, "attn_prefill", attn, ATTN_KEYS + 1);
 }
 
-static bool head_answered(const rd_engine *engine) {
+// The order class of the head's row for `rows` rows; NULL: none takes them.
+static const char *head_order(const rd_engine *engine, int32_t rows) {
     const rdi_geometry *g = &engine->geometry;
     bool fp8 = rdi_weight_is_fp8(rdi_model_weight(engine->model, RDI_HEAD));
-    const rd_param params[] = {RD_INT("m", 1),
-                               RD_INT("n", g->vocab),
-                               RD_INT("k", g->hidden),
-                               RD_WORD("a_dtype", rd_dtype_name(g->normed_dtype)),
-                               RD_WORD("c_dtype", "fp32"),
-                               RD_WORD("layout", "row"),
-                               RD_INT("bias", 0),
-                               RD_WORD("w_scale_dtype", "fp32")};
-    return answered(engine, fp8 ? "gemm_fp8block_w8a16" : "gemm_bf16", params,
-                    (int32_t)RDI_COUNT(params) - !fp8);
+    const rd_param params[] = {RD_INT("m", rows),          RD_INT("n", g->vocab),
+                               RD_INT("k", g->hidden),     RD_WORD("a_dtype", rd_dtype_name(g->normed_dtype)),
+                               RD_WORD("c_dtype", "fp32"), RD_WORD("layout", "row"),
+                               RD_INT("bias", 0),          RD_WORD("w_scale_dtype", "fp32")};
+    const rd_kernel_info *kernel = answered(engine, fp8 ? "gemm_fp8block_w8a16" : "gemm_bf16", params,
+                                            (int32_t)RDI_COUNT(params) - !fp8);
+    return kernel ? kernel->order : NULL;
+}
+
+// As many as one verify step of all sessions can have, if the head's rows take them in the class of a single row.
+static int32_t pick_logit_rows(const rd_engine *engine) {
+    const rdi_geometry *g = &engine->geometry;
+    const int64_t most = rdi_min((int64_t)RD_MAX_VERIFY_WIDTH * g->max_sessions, RDI_CARD_STEP_ROWS);
+    const int32_t wanted = (int32_t)rdi_min(g->row_capacity, most), choices[] = {wanted, 64, 32, 16};
+    const char *of_one = head_order(engine, 1);
+    for (size_t i = 0; i < RDI_COUNT(choices) && of_one; i++) {
+        const char *order = choices[i] <= wanted ? head_order(engine, choices[i]) : NULL;
+        if (order && !strcmp(order, of_one)) return choices[i];
+    }
+    return 1;
 }
 
 static bool outputs_take_codes(const rd_engine *engine) {
@@ -139,7 +152,8 @@ void rdi_engine_pick_types(rd_engine *engine) {
     g->act_dtype = g->normed_dtype = RD_DTYPE_F32;
     g->k_token_order = true;
     if (!g->on_card) return;
-    if (!head_answered(engine)) g->normed_dtype = RD_DTYPE_BF16;
+    if (!head_order(engine, 1)) g->normed_dtype = RD_DTYPE_BF16;
+    g->logit_rows = pick_logit_rows(engine);
     // Projections that take no codes take what the head takes.
     const bool narrow = g->normed_dtype == RD_DTYPE_BF16 && !outputs_take_codes(engine);
     for (int choice = narrow ? 2 : 0; choice < 4; choice++) {
