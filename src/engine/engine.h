@@ -67,6 +67,7 @@ typedef enum rdi_plan_slot {
     RDI_PLAN_EMBED = 0,
     RDI_PLAN_NORM,
     RDI_PLAN_ADD_NORM,
+    RDI_PLAN_ROPE_KV_WRITE, // NULL where no row of the device takes it: then the next two
     RDI_PLAN_ROPE,
     RDI_PLAN_KV_WRITE,
     RDI_PLAN_PREFILL,

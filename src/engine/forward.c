@@ -134,7 +134,6 @@ static rd_status run_rope_and_cache(rd_engine *engine, const rdi_layer *layer, i
                          .q_norm = layer->q_norm,
                          .k_norm = layer->k_norm,
                          .eps = rdi_model_get_config(engine->model)->norm_eps};
-    RDI_TRY(rd_rope_run(engine->plan[RDI_PLAN_ROPE], &rope, engine->memory.stream));
     rd_kv_write_args write = {.struct_size = sizeof write,
                               .k = rope.k,
                               .v = heads_of(engine, v, rows, g->kv_heads, g->qkv_dim),
@@ -143,7 +142,11 @@ static rd_status run_rope_and_cache(rd_engine *engine, const rdi_layer *layer, i
                               .k_scale = layer->k_scale,
                               .v_scale = layer->v_scale,
                               .slots = rdi_here(engine, rd_tensor_1d(s->slots, RD_DTYPE_I64, rows))};
-    return rd_kv_write_run(engine->plan[RDI_PLAN_KV_WRITE], &write, engine->memory.stream);
+    const rd_stream stream = engine->memory.stream;
+    if (engine->plan[RDI_PLAN_ROPE_KV_WRITE])
+        return rd_rope_kv_write_run(engine->plan[RDI_PLAN_ROPE_KV_WRITE], &rope, &write, stream);
+    RDI_TRY(rd_rope_run(engine->plan[RDI_PLAN_ROPE], &rope, stream));
+    return rd_kv_write_run(engine->plan[RDI_PLAN_KV_WRITE], &write, stream);
 }
 
 static rd_status run_attention(rd_engine *engine, const rdi_layer *layer, int32_t first) {
