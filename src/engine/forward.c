@@ -61,7 +61,8 @@ static rd_status run_projection(rd_engine *engine, const rdi_projection *project
         rd_gemm_args args =
             rdi_linear_args(engine, linear, projection->fp8_input, input, rows, place, projection->n);
         size_t ws_bytes = (size_t)engine->workspace.bytes;
-        RDI_TRY(rd_gemm_run(linear->plan, &args, engine->workspace.base, &ws_bytes, engine->memory.stream));
+        RDI_TRY(rd_gemm_run(linear->plan[engine->batch.pass], &args, engine->workspace.base, &ws_bytes,
+                            engine->memory.stream));
     }
     return RD_OK;
 }
