@@ -417,6 +417,14 @@ typedef struct rd_kv_write_args {
 } rd_kv_write_args;
 RD_API rd_status rd_kv_write_run(const rd_plan *plan, const rd_kv_write_args *args, rd_stream stream);
 
+// rope_kv_write: rope of q and k (with qk-norm when planned), then kv_write of the rotated k and of v, in one launch. Same bits
+// of q and of the caches as the two ops in sequence: the rotated k is rounded to its type before it is written.
+//   rope->q [tokens, q_heads, head_dim] is rotated in place; rope->k [tokens, kv_heads, head_dim] is consumed: what it holds
+//   afterwards is unspecified (a card rotates it on its way to the cache). kv->k is left out (data NULL) or the same tensor
+//   as rope->k; kv->v has its shape and type. The other operands are those of rd_rope_args and rd_kv_write_args.
+RD_API rd_status rd_rope_kv_write_run(const rd_plan *plan, const rd_rope_args *rope,
+                                      const rd_kv_write_args *kv, rd_stream stream);
+
 // embed: y[t] = table[ids[t]] * scale. An id outside the table is RD_E_INVALID.
 typedef struct rd_embed_args {
     uint32_t struct_size;

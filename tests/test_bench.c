@@ -28,6 +28,7 @@ static const char *shape_of(const char *op) {
                   {"attn_prefill", "Q_LEN=20,KV=90"},
                   {"rope", "M=3,HEADS=2"},
                   {"kv_write", "M=35,HEADS=2"},
+                  {"rope_kv_write", "M=5,HEADS=2"},
                   {"sample", "VOCAB=1000"},
                   {"generate", "AT=4"},
                   {"", "M=3,K=200"}};

@@ -5,6 +5,10 @@
 
 #include <string.h>
 
+// Rows of order class "step" take 128 rows a call; a larger pass would fall to class "chunk", and a session's bits would
+// depend on how many others step with it.
+enum { CARD_STEP_ROWS = 128 };
+
 // ---- geometry --------------------------------------------------------------------------------------------------------
 static rd_status check_range(const char *field, int64_t value, int64_t min, int64_t max) {
     if (value >= min && value <= max) return RD_OK;
@@ -50,16 +54,16 @@ static rd_status derive_geometry(const rdi_model_config *config, const rd_engine
     g->kv_dim = g->kv_heads * g->head_dim;
     g->qkv_dim = g->q_dim + 2 * g->kv_dim;
     g->row_capacity = g->chunk_rows > RD_MAX_VERIFY_WIDTH ? g->chunk_rows : RD_MAX_VERIFY_WIDTH;
-    // A larger pass on a card would fall to order class "chunk", and a session's bits would depend on how many others step
-    // with it.
-    g->step_rows = on_card ? (int32_t)rdi_min(g->row_capacity, RDI_CARD_STEP_ROWS) : g->row_capacity;
+    g->step_rows = on_card ? (int32_t)rdi_min(g->row_capacity, CARD_STEP_ROWS) : g->row_capacity;
     g->max_blocks = (int32_t)rdi_ceil_div(g->context_tokens, RDI_BLOCK_TOKENS);
     int64_t blocks = (int64_t)g->max_blocks * g->max_sessions;
     RDI_TRY(check_range("max_sessions * context_tokens / 64", blocks, 1, INT32_MAX / 4));
     g->pool_blocks = (int32_t)blocks;
     // One session's rows go straight to their destination; several share a buffer that holds a few verify steps. On a card
-    // the destination may be host memory, and the head's rows say how many they take (rdi_engine_pick_types).
-    if (!on_card && g->max_sessions > 1)
+    // the destination may be host memory, and a whole step is one call of the head, which reads its weight once.
+    if (g->on_card)
+        g->logit_rows = (int32_t)rdi_min(g->step_rows, (int64_t)RD_MAX_VERIFY_WIDTH * g->max_sessions);
+    else if (g->max_sessions > 1)
         g->logit_rows =
             (int32_t)rdi_min(g->row_capacity, (int64_t)RD_MAX_VERIFY_WIDTH * rdi_min(g->max_sessions, 4));
     return RD_OK;

@@ -70,7 +70,7 @@ static bool linear_left_out(rd_engine *engine, rdi_part part, const rdi_linear *
     const double elems = (double)linear->n * (double)linear->k;
     double bytes = elems * (double)rd_dtype_bytes(linear->w.dtype);
     if (linear->scale.data) bytes += 4.0 * (double)(linear->scale.shape[0] * linear->scale.shape[1]);
-    return left_out(engine, part, linear->plan, rows, bytes, 2 * elems * rows);
+    return left_out(engine, part, linear->plan[engine->batch.pass], rows, bytes, 2 * elems * rows);
 }
 
 static rd_status run_projection(rd_engine *engine, rdi_part part, const rdi_projection *projection,
@@ -82,7 +82,8 @@ static rd_status run_projection(rd_engine *engine, rdi_part part, const rdi_proj
         rd_gemm_args args =
             rdi_linear_args(engine, linear, projection->fp8_input, input, rows, place, projection->n);
         size_t ws_bytes = (size_t)engine->workspace.bytes;
-        RDI_TRY(rd_gemm_run(linear->plan, &args, engine->workspace.base, &ws_bytes, engine->memory.stream));
+        RDI_TRY(rd_gemm_run(linear->plan[engine->batch.pass], &args, engine->workspace.base, &ws_bytes,
+                            engine->memory.stream));
     }
     return RD_OK;
 }
@@ -157,9 +158,6 @@ static rd_status run_rope_and_cache(rd_engine *engine, const rdi_layer *layer, i
                          .q_norm = layer->q_norm,
                          .k_norm = layer->k_norm,
                          .eps = rdi_model_get_config(engine->model)->norm_eps};
-    if (!left_out(engine, RDI_PART_ROPE, engine->plan[RDI_PLAN_ROPE], 0, 0, 0))
-        RDI_TRY(rd_rope_run(engine->plan[RDI_PLAN_ROPE], &rope, engine->memory.stream));
-    if (left_out(engine, RDI_PART_KV_WRITE, engine->plan[RDI_PLAN_KV_WRITE], 0, 0, 0)) return RD_OK;
     rd_kv_write_args write = {.struct_size = sizeof write,
                               .k = rope.k,
                               .v = heads_of(engine, v, rows, g->kv_heads, g->qkv_dim),
@@ -168,7 +166,14 @@ static rd_status run_rope_and_cache(rd_engine *engine, const rdi_layer *layer, i
                               .k_scale = layer->k_scale,
                               .v_scale = layer->v_scale,
                               .slots = rdi_here(engine, rd_tensor_1d(s->slots, RD_DTYPE_I64, rows))};
-    return rd_kv_write_run(engine->plan[RDI_PLAN_KV_WRITE], &write, engine->memory.stream);
+    const rd_stream stream = engine->memory.stream;
+    const rd_plan *both = engine->plan[RDI_PLAN_ROPE_KV_WRITE];
+    if (both && left_out(engine, RDI_PART_ROPE, both, 0, 0, 0)) return RD_OK;
+    if (both) return rd_rope_kv_write_run(both, &rope, &write, stream);
+    if (!left_out(engine, RDI_PART_ROPE, engine->plan[RDI_PLAN_ROPE], 0, 0, 0))
+        RDI_TRY(rd_rope_run(engine->plan[RDI_PLAN_ROPE], &rope, stream));
+    if (left_out(engine, RDI_PART_KV_WRITE, engine->plan[RDI_PLAN_KV_WRITE], 0, 0, 0)) return RD_OK;
+    return rd_kv_write_run(engine->plan[RDI_PLAN_KV_WRITE], &write, stream);
 }
 
 // Keys and values that the pass reads, and its products: a query's with the keys up to its own.
