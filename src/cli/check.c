@@ -30,6 +30,7 @@ typedef struct totals {
     int64_t rows, cases, failed;
     cJSON *list; // NULL: text
     char model[128], arch[32];
+    bool on_card; // a real one
 } totals;
 
 static void collect_rows(check_run *run, const char *backend) {
@@ -100,6 +101,7 @@ static rd_status check_rows(const char *device, int64_t threads, check_run *run,
         snprintf(sum->arch, sizeof sum->arch, "%s", info.arch);
     }
     run->simulated = status == RD_OK && !strncmp(info.name, "sim:", 4);
+    sum->on_card = status == RD_OK && rd_ctx_device_number(run->ctx) && !run->simulated;
     if (status == RD_OK && rd_ctx_device_number(run->ctx)) status = cli_open_ctx("cpu", threads, &run->host);
     if (status == RD_OK) {
         collect_rows(run, info.backend);
@@ -126,6 +128,8 @@ static rd_status finish(const totals *sum, uint64_t seed) {
         printf("%lld rows, %lld cases, %lld failed, seed %llu\n", (long long)sum->rows, (long long)sum->cases,
                (long long)sum->failed, (unsigned long long)seed);
     }
+    if (status == RD_OK && sum->on_card && !sum->rows) // a card of another kind, or a build without its compiler
+        return cli_error(RD_E_UNSUPPORTED, "no kernel of this build runs on %s (%s)", sum->model, sum->arch);
     return status == RD_OK && sum->failed ? RD_E_INTERNAL : status;
 }
 

@@ -361,9 +361,9 @@ static rd_status copy_operands(trial *t) {
     }
     if (t->c->run != run_sample) return RD_OK;
     void *settings = NULL;
-    RDI_TRY(to_card(t, greedy, sizeof greedy, &settings));
-    t->card_args.sample.rows = settings;
-    return RD_OK;
+    rd_status status = to_card(t, greedy, sizeof greedy, &settings);
+    if (settings) t->card_args.sample.rows = settings; // freed with the rest, copied to or not
+    return status;
 }
 
 // ---- one row ---------------------------------------------------------------------------------------------------------------
