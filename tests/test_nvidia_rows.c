@@ -146,9 +146,9 @@ static void test_bf16_chunk(void **state) {
     rdi_launch out[RDI_MAX_LAUNCHES];
     rdi_gemm_args a = gemm(300, 1000, 576, RD_DTYPE_BF16, RD_DTYPE_BF16);
     assert_int_equal(rdi_gemm_bf16_chunk_sm90a(&a, NULL, &h200, out), 1);
-    assert_string_equal(out[0].kernel, "rdk_gemm_bf16_chunk_sm90a_c128_r128");
+    assert_string_equal(out[0].kernel, "rdk_gemm_bf16_chunk_sm90a_c128_r256");
     assert_int_equal(out[0].grid[0], 3);
-    assert_int_equal(out[0].grid[1], 8);
+    assert_int_equal(out[0].grid[1], 4);
     rdk_skinny_args args = last_args(out);
     assert_int_equal(args.share_units, args.k_blocks);
     assert_int_equal(args.range_shares, 1);

@@ -153,7 +153,7 @@ template <class R> __device__ __forceinline__ void skinny_leave(uint4 *words, co
 // Adds what SEVERAL blocks left, in their order; a null stands for no block. All loads of a round are in flight at once.
 template <class R, int SEVERAL>
 __device__ __forceinline__ void skinny_add(uint4 *const (&from)[SEVERAL], float (&sum)[R::columns / 2]) {
-    constexpr int words = R::columns == 128 || R::groups == 4 ? 4 : 8; // more in flight would spill
+    constexpr int words = R::columns == 128 ? 4 : 8; // more in flight would spill
     constexpr int round = R::columns / 4 < words / SEVERAL ? R::columns / 4 : words / SEVERAL;
     const uint4 none = make_uint4(0, SKINNY_TAG, 0, SKINNY_TAG), free_again = make_uint4(0, 0, 0, 0);
 #pragma unroll

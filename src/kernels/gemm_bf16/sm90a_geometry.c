@@ -31,8 +31,9 @@ rdi_skinny_plan rdi_gemm_skinny_plan(const rdi_gemm_args *a, int32_t units, int3
     return plan;
 }
 
-rdi_skinny_plan rdi_gemm_skinny_dense_plan(const rdi_gemm_args *a, int32_t parts, int32_t boxes) {
-    rdi_skinny_plan plan = {.parts = parts, .rows = 128, .boxes = boxes, .whole = true};
+rdi_skinny_plan rdi_gemm_skinny_dense_plan(const rdi_gemm_args *a, int32_t rows, int32_t parts,
+                                           int32_t boxes) {
+    rdi_skinny_plan plan = {.parts = parts, .rows = rows, .boxes = boxes, .whole = true};
     plan.columns = RDK_SKINNY_COLUMNS_MAX;
     plan.slices = (int32_t)rdi_ceil_div(a->m * parts, plan.columns);
     plan.ranges = rdi_ceil_div(a->n, plan.rows);
@@ -183,14 +184,14 @@ int32_t rdi_gemm_bf16_step_sm90a(const void *args, void *ws, const rd_device_inf
 size_t rdi_gemm_bf16_chunk_sm90a_ws(const void *args, int32_t units) {
     (void)units;
     const rdi_gemm_args *a = args;
-    rdi_skinny_plan plan = rdi_gemm_skinny_dense_plan(a, parts_of(a->a_dtype), 1);
+    rdi_skinny_plan plan = rdi_gemm_skinny_dense_plan(a, 256, parts_of(a->a_dtype), 1);
     return rdi_gemm_skinny_ws(a, &plan);
 }
 
 int32_t rdi_gemm_bf16_chunk_sm90a(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
     (void)device;
     const rdi_gemm_args *a = args;
-    rdi_skinny_plan plan = rdi_gemm_skinny_dense_plan(a, parts_of(a->a_dtype), 1);
-    return rdi_gemm_skinny_launches(a, ws, &plan, "rdk_gemm_bf16_chunk_sm90a_c128_r128",
+    rdi_skinny_plan plan = rdi_gemm_skinny_dense_plan(a, 256, parts_of(a->a_dtype), 1);
+    return rdi_gemm_skinny_launches(a, ws, &plan, "rdk_gemm_bf16_chunk_sm90a_c128_r256",
                                     "rdk_gemm_bf16_chunk_sm90a_split", out);
 }

@@ -18,7 +18,8 @@ typedef struct rdi_skinny_plan {
 
 // parts for the types that the tensor core does not take beside these weights.
 rdi_skinny_plan rdi_gemm_skinny_plan(const rdi_gemm_args *a, int32_t units, int32_t parts, int32_t boxes);
-rdi_skinny_plan rdi_gemm_skinny_dense_plan(const rdi_gemm_args *a, int32_t parts, int32_t boxes);
+rdi_skinny_plan rdi_gemm_skinny_dense_plan(const rdi_gemm_args *a, int32_t rows, int32_t parts,
+                                           int32_t boxes);
 size_t rdi_gemm_skinny_ws(const rdi_gemm_args *a, const rdi_skinny_plan *plan);
 // kernel, split: symbols. Returns the number of launches.
 int32_t rdi_gemm_skinny_launches(const rdi_gemm_args *a, void *ws, const rdi_skinny_plan *plan,
