@@ -24,6 +24,7 @@ typedef struct rdt_linear_call {
     rd_tensor c;       // [m, n]
     int32_t layout;    // index into rdt_layouts
     int32_t quantise;  // 1: x is quantised to e4m3 per 1x128 first
+    int64_t rows;      // most rows of any call with this weight, which its plan must cover; 0 = no limit
     void *stream;
     rdt_scratch scratch;
 } rdt_linear_call;
