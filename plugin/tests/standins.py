@@ -215,7 +215,7 @@ def make_torch():
         return Tensor(shape, dtype) if device.type == "cpu" else CardTensor(shape, dtype, device)
 
     torch.empty = empty
-    torch.cuda = types.SimpleNamespace(current_stream=lambda: types.SimpleNamespace(cuda_stream=None))
+    torch.cuda = types.SimpleNamespace(current_device=lambda: 0, current_stream=lambda: types.SimpleNamespace(cuda_stream=None))
     torch.get_default_dtype = lambda: DTYPES["bfloat16"]
 
     def cat(parts, dim):

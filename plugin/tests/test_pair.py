@@ -169,5 +169,29 @@ class WhoTakesTheLayer(unittest.TestCase):
         self.assertIs(type(build_kernel(Case(128, 256))), StockCuda)
 
 
+class Attention(unittest.TestCase):
+    def test_registered_as_custom_on_hopper(self):
+        plugin("cuda", device=DEVICE)
+        _, statuses = run_install()
+        self.assertEqual(statuses["attention"].line(), "attention: off (not measured on a card yet; RADIANCE_ATTENTION=1 registers "
+                         "it as CUSTOM)")
+        plugin("cuda", device=DEVICE, RADIANCE_ATTENTION="1")
+        backends = sys.modules["vllm.v1.attention.backends.registry"].backends
+        self.assertEqual(backends, {"CUSTOM": "vllm_radiance.card_attention.RadianceCardAttentionBackend"})
+
+    def test_kernels_are_asked_of_hopper(self):
+        plugin("cuda", device=DEVICE, RADIANCE_ATTENTION="1")
+        from vllm_radiance import card_attention
+        from vllm_radiance.library import Library
+
+        asked = []
+        with unittest.mock.patch.object(Library, "ready", lambda self, device, op, most, **q: asked.append((op, q["head_dim"]))):
+            for dim, gqa, given in ((128, 6, {}), (256, 6, dict(kv_cache_dtype="fp8")), (128, 1, dict(alibi_slopes=[1.0]))):
+                with contextlib.redirect_stderr(io.StringIO()) as err:
+                    impl = card_attention.RadianceCardAttentionImpl(gqa, dim, 0.1, 1, **given)
+                self.assertEqual(impl.radiance, not given.get("alibi_slopes"), err.getvalue())
+        self.assertEqual([a for a in asked if a[0] == "attn_decode"], [("attn_decode", 128), ("attn_decode", 256)])
+
+
 if __name__ == "__main__":
     unittest.main()
