@@ -35,7 +35,7 @@ static rd_status fill_cache(rd_engine *engine) {
     unsigned char *base = engine->cache.base;
     unsigned char *out = rdi_memory_open(&engine->memory, base, pattern);
     uint32_t state = 1;
-    if (!out) return RD_E_NOMEM;
+    if (!out) return engine->memory.failure;
     for (int64_t i = 0; i < pattern; i++) {
         state = state * 1664525u + 1013904223u;
         const float value = (float)(int32_t)state * 0x1p-31f;

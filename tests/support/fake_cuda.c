@@ -113,6 +113,7 @@ int cuGetErrorName(int error, const char **text) {
     *text = error == 2     ? "CUDA_ERROR_OUT_OF_MEMORY"
             : error == 201 ? "CUDA_ERROR_INVALID_CONTEXT"
             : error == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+            : error == 719 ? "CUDA_ERROR_LAUNCH_FAILED"
                            : "CUDA_ERROR_UNKNOWN";
     return 0;
 }
