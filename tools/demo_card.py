@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""demo_gfx1201.py RADIANCE MODEL [TOKENS]: greedy answers of a block-FP8 model from gfx1201 machine code on the simulated card,
-beside the CPU's W8A8 path. Where they part, the CPU's logits tell by how little: the gap between the two tokens must be
+"""demo_card.py RADIANCE MODEL [TOKENS] [DEVICE]: greedy answers of a block-FP8 model from a card (sim:gfx1201, or gpu:0 and the
+like), beside the CPU's W8A8 path. Where they part, the CPU's logits tell by how little: the gap between the two tokens must be
 smaller than the error of e4m3 activations at that very position, which is the largest difference between the CPU's
 W8A8 and W8A16 logits. Exit 1 where it is not."""
 import json
@@ -48,14 +48,16 @@ def explain(prompt, host, card):
 
 def main():
     tokens = int(sys.argv[3]) if len(sys.argv) > 3 else 32
+    device = sys.argv[4] if len(sys.argv) > 4 else "sim:gfx1201"
+    checks = " with every check of the simulator" if device.startswith("sim:") else ""
     failed = False
     for prompt in PROMPTS:
         start = time.monotonic()
-        card = generate("sim:gfx1201", prompt, tokens)
+        card = generate(device, prompt, tokens)
         seconds = time.monotonic() - start
         host = generate("cpu", prompt, tokens)
-        print(f"{prompt}|{card['text']!r}\n  {tokens / seconds:.2f} tokens/s with every check of the simulator, model load "
-              f"included", flush=True)
+        print(f"{prompt}|{card['text']!r}\n  {tokens / seconds:.2f} tokens/s{checks}, model load included",
+              flush=True)
         if card["ids"] == host["ids"]:
             print(f"  equal to the CPU's W8A8 path: {tokens} of {tokens} tokens", flush=True)
             continue
