@@ -29,7 +29,7 @@ demo-gfx1201: ## five greedy answers from gfx1201 machine code on the simulated 
 	@$(MAKE) --no-print-directory build
 	@tools/get_demo_model.sh $(MODEL)
 	@test -d $(FP8) || $(BUILD)/radiance convert $(MODEL) $(FP8) --head fp8
-	@tools/demo_gfx1201.py $(BUILD)/radiance $(FP8)
+	@tools/demo_gfx1201.py $(BUILD)/radiance $(FP8) --csv $(BUILD)/demo_gfx1201.csv
 
 test: ## build what it needs and pass everything: release, ASan+UBSan, TSan, short fuzzing
 	@tools/bootstrap.sh build demo test
