@@ -14,7 +14,8 @@ fi
 
 packages_of() {
     case "$1" in
-    build) echo "cmake ninja-build pkg-config libpcre2-dev libcjson-dev libutf8proc-dev libedit-dev libcmocka-dev" ;;
+    # g++: nvcc preprocesses with it, the tree itself is C.
+    build) echo "cmake ninja-build pkg-config g++ libpcre2-dev libcjson-dev libutf8proc-dev libedit-dev libcmocka-dev" ;;
     demo) echo "python3 python3-pip" ;;
     test) echo "clang lld libclang-rt-14-dev llvm-22-dev clang-22 lld-22 llvm-22" ;;
     wheel) echo "python3 python3-pip python3-venv binutils" ;;

@@ -134,6 +134,7 @@ rd_status rd_device_get_info(const rd_device *device, rd_device_info *info) {
     uint32_t size = info->struct_size;
     *info = device->info;
     info->struct_size = size;
+    if (!info->driver) info->driver = ""; // the CPU and the fixtures
     return RD_OK;
 }
 
