@@ -52,21 +52,33 @@ static void attention_question(const rdi_geometry *g, rd_param attn[ATTN_KEYS]) 
     memcpy(attn, params, sizeof params);
 }
 
+// Rotation and cache write as one launch, or as two where the device has no row for the one.
+static rd_status plan_heads(rd_engine *engine) {
+    const rdi_geometry *g = &engine->geometry;
+    const rd_param params[] = {RD_INT("head_dim", g->head_dim),
+                               RD_WORD("x_dtype", act_word(engine)),
+                               RD_INT("rotary_dim", g->head_dim),
+                               RD_WORD("style", "neox"),
+                               RD_INT("qk_norm", rdi_model_get_config(engine->model)->qk_norm),
+                               RD_INT("block_tokens", RDI_BLOCK_TOKENS),
+                               RD_WORD("kv_dtype", rd_dtype_name(g->kv_dtype)),
+                               RD_WORD("k_order", g->k_token_order ? "token" : "dim")};
+    const int32_t count = (int32_t)RDI_COUNT(params), rope_keys = 5;
+    rd_status status = plan_slot(engine, RDI_PLAN_ROPE_KV_WRITE, "rope_kv_write", params, count, 0, 0);
+    if (status != RD_E_UNSUPPORTED) return status;
+    rd_param kv[RDI_COUNT(params)] = {params[0], params[1]};
+    memcpy(kv + 2, params + rope_keys, (size_t)(count - rope_keys) * sizeof *kv);
+    RDI_TRY(plan_slot(engine, RDI_PLAN_KV_WRITE, "kv_write", kv, count - rope_keys + 2, 0, 0));
+    return plan_slot(engine, RDI_PLAN_ROPE, "rope", params, rope_keys, 0, 0);
+}
+
 static rd_status plan_attention(rd_engine *engine) {
     const rdi_geometry *g = &engine->geometry;
     rd_param attn[ATTN_KEYS];
     attention_question(g, attn);
     RDI_TRY(plan_slot(engine, RDI_PLAN_PREFILL, "attn_prefill", attn, ATTN_KEYS, 1, g->chunk_rows));
     RDI_TRY(plan_slot(engine, RDI_PLAN_DECODE, "attn_decode", attn, ATTN_KEYS, 1, RD_MAX_VERIFY_WIDTH));
-    const rd_param kv[] = {RD_INT("head_dim", g->head_dim), RD_INT("block_tokens", RDI_BLOCK_TOKENS),
-                           RD_WORD("x_dtype", act_word(engine)),
-                           RD_WORD("kv_dtype", rd_dtype_name(g->kv_dtype)),
-                           RD_WORD("k_order", g->k_token_order ? "token" : "dim")};
-    RDI_TRY(plan_slot(engine, RDI_PLAN_KV_WRITE, "kv_write", kv, (int32_t)RDI_COUNT(kv), 0, 0));
-    const rd_param rope[] = {RD_INT("head_dim", g->head_dim), RD_INT("rotary_dim", g->head_dim),
-                             RD_WORD("style", "neox"), RD_WORD("x_dtype", act_word(engine)),
-                             RD_INT("qk_norm", rdi_model_get_config(engine->model)->qk_norm)};
-    return plan_slot(engine, RDI_PLAN_ROPE, "rope", rope, (int32_t)RDI_COUNT(rope), 0, 0);
+    return plan_heads(engine);
 }
 
 rd_status rdi_engine_make_plans(rd_engine *engine) {
