@@ -312,9 +312,10 @@ static void test_ctx_refuses_bad_options(void **state) {
     assert_string_equal(rd_error_text(), "threads=-1, needs 1 to 4096, or 0 for the default");
     options = (rd_ctx_options){.struct_size = sizeof options, .device = "r9700"};
     assert_int_equal(rd_ctx_create(&options, &ctx), RD_E_NO_DEVICE);
-    assert_string_equal(rd_error_text(), "device=r9700 is not known, needs one of: cpu cpu:double cpu:ref cpu:avx2 "
-                                         "cpu:avx512 gpu:0 sim:gfx1201 r9700-gfx1201 "
-                                         "h200-sm90a h100-pcie-sm90a x86-avx512 x86-avx2");
+    assert_string_equal(rd_error_text(),
+                        "device=r9700 is not known, needs one of: cpu cpu:double cpu:ref cpu:avx2 "
+                        "cpu:avx512 gpu:0 sim:gfx1201 r9700-gfx1201 "
+                        "h200-sm90a h100-pcie-sm90a x86-avx512 x86-avx2");
     assert_null(ctx);
     rd_ctx_free(NULL);
     rd_plan_free(NULL);

@@ -28,9 +28,9 @@ static const struct {
 
 typedef struct totals {
     int64_t rows, cases, failed;
-    cJSON *list;    // rows; NULL: text
-    cJSON *head;    // what was checked: the device, at the first op
-    bool faulted;   // the card stopped: later rows were not run
+    cJSON *list;  // rows; NULL: text
+    cJSON *head;  // what was checked: the device, at the first op
+    bool faulted; // the card stopped: later rows were not run
     char fault[512];
 } totals;
 

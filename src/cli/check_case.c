@@ -65,11 +65,11 @@ static void fail_row(check_row *row, const char *case_name, const char *what) {
 }
 
 static void judge_row(check_row *row, check_case *c) {
-    static const char *const measures[] = {
-        [CHECK_MEAN] = "mean |difference| / mean |reference|",
-        [CHECK_CLOSE] = "largest |difference| / |reference|, near zero absolute",
-        [CHECK_SHARE] = "share of values that differ",
-        [CHECK_CODES] = "share of codes that differ, by one step"};
+    static const char *const measures[] = {[CHECK_MEAN] = "mean |difference| / mean |reference|",
+                                           [CHECK_CLOSE] =
+                                               "largest |difference| / |reference|, near zero absolute",
+                                           [CHECK_SHARE] = "share of values that differ",
+                                           [CHECK_CODES] = "share of codes that differ, by one step"};
     char what[112];
     bool failed = false;
     for (int i = 0; i < c->output_count; i++) {
@@ -137,8 +137,10 @@ void check_case_run(check_run *run, check_case *c) {
         row->cases++;
         // A fault stops a card: what follows would only repeat it.
         if (status == RD_E_DEVICE || status == RD_E_NO_DEVICE) {
-            snprintf(run->fault, sizeof run->fault, "%s: %s: %s", row->kernel->name, c->name, rd_error_text());
+            snprintf(run->fault, sizeof run->fault, "%s: %s: %s", row->kernel->name, c->name,
+                     rd_error_text());
             run->status = cli_error(status, "%s", run->fault);
+            fail_row(row, c->name, rd_error_text());
             return;
         }
         if (status != RD_OK)

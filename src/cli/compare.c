@@ -114,11 +114,12 @@ static rd_status print_totals(const totals *t, bool json) {
     const double ppl_a = exp(t->nll_a / fmax(1, (double)t->predicted)),
                  ppl_b = exp(t->nll_b / fmax(1, (double)t->predicted));
     if (!json) {
-        printf("positions        %" PRId64
-               "\nmean KL          %.6f nats (largest %.4f)\ntop-1 agreement  %.2f %%\n"
-               "perplexity       %.4f and %.4f\nlogits           %.4f apart (root mean square), %.4f at most; "
-               "likeliest tokens part at gaps up to %.4f\n",
-               t->positions, kl, t->kl_max, 100 * agree, ppl_a, ppl_b, off_rms, t->off_max, t->parted_gap);
+        printf(
+            "positions        %" PRId64
+            "\nmean KL          %.6f nats (largest %.4f)\ntop-1 agreement  %.2f %%\n"
+            "perplexity       %.4f and %.4f\nlogits           %.4f apart (root mean square), %.4f at most; "
+            "likeliest tokens part at gaps up to %.4f\n",
+            t->positions, kl, t->kl_max, 100 * agree, ppl_a, ppl_b, off_rms, t->off_max, t->parted_gap);
         return RD_OK;
     }
     cJSON *root = cJSON_CreateObject();
