@@ -106,7 +106,7 @@ static rd_status check_rows(const char *device, int64_t threads, check_run *run,
     void (*cases)(check_run *) = NULL;
     for (int i = 0; i < CLI_COUNT(checkers); i++)
         if (!strcmp(checkers[i].op, run->op)) cases = checkers[i].cases;
-    rd_status status = cli_open_ctx(device, threads, &run->ctx);
+    rd_status status = cli_open_ctx_unchecked(device, threads, &run->ctx);
     if (status != RD_OK) return status;
     rd_device_info info = {.struct_size = sizeof info};
     status = rd_device_get_info(rd_ctx_device(run->ctx), &info);

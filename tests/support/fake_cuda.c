@@ -267,6 +267,7 @@ int cuMemsetD8Async(void *to, unsigned char byte, size_t bytes, void *stream) {
 MAKES(cuStreamCreate, (void **out, unsigned flags), open_streams)
 ENDS(cuStreamDestroy_v2, open_streams)
 PASSES(cuStreamSynchronize, (void *stream))
+PASSES(cuStreamQuery, (void *stream))
 PASSES(cuStreamWaitEvent, (void *stream, void *event, unsigned flags))
 MAKES(cuEventCreate, (void **out, unsigned flags), open_events)
 ENDS(cuEventDestroy_v2, open_events)
