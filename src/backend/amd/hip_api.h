@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few functions of the HIP runtime that the backend calls, declared anew: prototypes, numbers and layouts as the public
-// HIP headers of ROCm 6 and 7 have them. hipGetDevicePropertiesR0600 is ROCm 6's name for the layout that is current since.
+// The few functions of the HIP runtime that the backend calls, declared anew: prototypes, numbers and layouts as ROCm 6, 7 and
+// 10 have them (tests/data/hip_functions.txt says where each was looked up). hipGetDevicePropertiesR0600 is ROCm 6's name for the layout that is current since.
 #ifndef RDI_AMD_HIP_API_H
 #define RDI_AMD_HIP_API_H
 
