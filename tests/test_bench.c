@@ -51,6 +51,8 @@ static void check_row(const char *op, const cJSON *row) {
         assert_string_equal(info->op, op);
         assert_false(info->is_reference); // a bench times what would run
     }
+    const char *state = cJSON_GetStringValue(cJSON_GetObjectItem(row, "state"));
+    if (!strcmp(state, "in pass")) return; // a difference of two times
     assert_true(number_of(row, "us_min") > 0 && number_of(row, "us_median") >= number_of(row, "us_min"));
     assert_true(number_of(row, "read_gbs") > 0 && isfinite(number_of(row, "roofline_pct")));
     assert_true(number_of(row, "check_error") <= 1);

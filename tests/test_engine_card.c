@@ -39,7 +39,7 @@ static void check_near(const tiny_spec *spec, rd_dtype kv) {
     random_ids(&m, ids, PROMPT);
     logits_of(&m, (rig_options){.kv = kv, .context = 128}, ids, exact);
     logits_of(&m, (rig_options){.kv = kv, .context = 128, .w8a8 = 1}, ids, host);
-    logits_of(&m, (rig_options){.kv = kv, .context = 128, .w8a8 = 1, .device = "sim:gfx1201"}, ids, card);
+    logits_of(&m, (rig_options){.kv = kv, .context = 128, .w8a8 = 1, .device = card_device()}, ids, card);
     double size = rms(exact, NULL, spec->vocab), noise = rms(host, exact, spec->vocab),
            error = rms(card, exact, spec->vocab);
     print_message("%s hidden %d fp8 %d kv %s: logits %.3g, W8A8 on the CPU %.3g off, on the card %.3g\n",
@@ -62,7 +62,7 @@ static void test_speculation_and_graphs(void **state) {
     (void)state;
     if (!probe()) skip();
     check_speculation(&tiny_even,
-                      (rig_options){.kv = RD_DTYPE_E4M3, .context = 128, .w8a8 = 1, .device = "sim:gfx1201"});
+                      (rig_options){.kv = RD_DTYPE_E4M3, .context = 128, .w8a8 = 1, .device = card_device()});
 }
 
 // Three sessions stepped together, then each alone: the same logits, replayed or run.
@@ -75,7 +75,7 @@ static void test_batch_is_alone(void **state) {
     int32_t ids[SESSIONS][LENGTH + STEPS];
     static float together[SESSIONS][STEPS][256], alone[256];
     tiny_make(&m, &tiny_llama, ++seed);
-    rig_open(&r, &m, (rig_options){.sessions = SESSIONS, .context = 128, .w8a8 = 1, .device = "sim:gfx1201"});
+    rig_open(&r, &m, (rig_options){.sessions = SESSIONS, .context = 128, .w8a8 = 1, .device = card_device()});
     rd_session *session[SESSIONS] = {r.session};
     for (int i = 0; i < SESSIONS; i++) {
         random_ids(&m, ids[i], LENGTH + STEPS);
@@ -163,7 +163,7 @@ static void test_one_wait_a_step(void **state) {
     token_log log = {0};
     int32_t ids[PROMPT], out[TOKENS];
     tiny_make(&m, &tiny_even, ++seed);
-    rig_open(&r, &m, (rig_options){.context = 128, .w8a8 = 1, .device = "sim:gfx1201"});
+    rig_open(&r, &m, (rig_options){.context = 128, .w8a8 = 1, .device = card_device()});
     count_calls(r.ctx);
     random_ids(&m, ids, PROMPT);
     const rd_generate_options options = {.struct_size = sizeof options,
@@ -197,7 +197,7 @@ static void test_verify_is_replayed(void **state) {
     int32_t ids[SESSIONS][64];
     static float together[ROUNDS][SESSIONS][WIDEST * 256], alone[WIDEST * 256];
     tiny_make(&m, &tiny_even, ++seed);
-    rig_open(&r, &m, (rig_options){.sessions = 4, .context = 128, .w8a8 = 1, .device = "sim:gfx1201"});
+    rig_open(&r, &m, (rig_options){.sessions = 4, .context = 128, .w8a8 = 1, .device = card_device()});
     const size_t row = sizeof(float) * (size_t)m.spec.vocab;
     rd_session *session[SESSIONS] = {r.session};
     int known[SESSIONS];
@@ -277,7 +277,7 @@ static void test_prefill_is_chunk(void **state) {
     tiny_model m;
     rig r;
     tiny_make(&m, &tiny_even, ++seed);
-    rig_open(&r, &m, (rig_options){.context = 64, .w8a8 = 1, .device = "sim:gfx1201"});
+    rig_open(&r, &m, (rig_options){.context = 64, .w8a8 = 1, .device = card_device()});
     for (int32_t i = 0; i < r.engine->geometry.layers; i++) {
         const rdi_layer *layer = &r.engine->layer[i];
         const rdi_projection *all[] = {&layer->qkv, &layer->o, &layer->gate_up, &layer->down};
@@ -313,7 +313,7 @@ static void test_large_steps_keep_their_class(void **state) {
     int32_t ids[1 + WIDTH];
     static float together[SESSIONS][WIDTH * 256], alone[WIDTH * 256];
     tiny_make(&m, &tiny_llama, ++seed);
-    rig_open(&r, &m, (rig_options){.sessions = SESSIONS, .context = 64, .w8a8 = 1, .device = "sim:gfx1201"});
+    rig_open(&r, &m, (rig_options){.sessions = SESSIONS, .context = 64, .w8a8 = 1, .device = card_device()});
     assert_true(m.spec.vocab <= 256); // the arrays above
     random_ids(&m, ids, 1 + WIDTH);
     rd_session *session[SESSIONS] = {r.session};
@@ -430,7 +430,7 @@ static void test_memory_comes_back(void **state) {
     int32_t ids[PROMPT], next[4];
     tiny_make(&m, &tiny_even, ++seed);
     must(rd_memory_info(ctx, &before, &total));
-    rig_open(&r, &m, (rig_options){.context = 128, .w8a8 = 1, .device = "sim:gfx1201"});
+    rig_open(&r, &m, (rig_options){.context = 128, .w8a8 = 1, .device = card_device()});
     random_ids(&m, ids, PROMPT);
     const rd_generate_options options = {.struct_size = sizeof options, .max_tokens = 4, .ignore_end = 1};
     rd_generate_result result = {.struct_size = sizeof result};

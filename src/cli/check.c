@@ -121,6 +121,7 @@ static rd_status check_rows(const char *device, int64_t threads, check_run *run,
         snprintf(sum->model, sizeof sum->model, "%s", info.model);
         snprintf(sum->arch, sizeof sum->arch, "%s", info.arch);
     }
+    run->small |= run->simulated;
     if (status == RD_OK && rd_ctx_device_number(run->ctx)) status = cli_open_ctx("cpu", threads, &run->host);
     if (status == RD_OK) {
         collect_rows(run, info.backend);
@@ -165,14 +166,14 @@ static rd_status finish(totals *sum, uint64_t seed, bool full) {
 }
 
 static rd_status check_all(const char *op, const char *device, int64_t threads, uint64_t seed, bool full,
-                           totals *sum) {
+                           bool small, totals *sum) {
     int checked = 0;
     const rd_op_info *info;
     for (int32_t i = 0; (info = rd_op_at(i)); i++) {
         if (op && strcmp(info->name, op) != 0) continue;
         check_run *run = calloc(1, sizeof *run);
         if (!run) return cli_error(RD_E_NOMEM, "out of memory");
-        run->op = info->name, run->seed = seed, run->full = full;
+        run->op = info->name, run->seed = seed, run->full = full, run->small = small;
         rd_status status = check_rows(device, threads, run, sum);
         free(run);
         if (status != RD_OK) return status;
@@ -182,7 +183,7 @@ static rd_status check_all(const char *op, const char *device, int64_t threads, 
 }
 
 rd_status cli_run_check(int argc, char **argv) {
-    bool json = false, full = false;
+    bool json = false, full = false, small = false;
     const char *op = NULL, *device = NULL;
     int64_t threads = 0, seed = 0;
     const cli_option options[] = {
@@ -190,13 +191,15 @@ rd_status cli_run_check(int argc, char **argv) {
         CLI_OPTION_DEVICE(&device),
         CLI_OPTION_THREADS(&threads),
         {"--op", CLI_TEXT, &op, "OP", "only the rows of this op", 0, 0},
+        {"--small", CLI_FLAG, &small, NULL, "small shapes, as on a simulated card: for checkers of memory", 0,
+         0},
         {"--full", CLI_FLAG, &full, NULL, "whole shapes and every combination: hours on a few cores", 0, 0},
         {"--seed", CLI_INT, &seed, "N", "numbers of an earlier run; default a fresh seed, printed", 1,
          INT64_MAX},
     };
     cli_args args;
     rd_status status =
-        cli_parse("check [--op OP] [--device NAME] [--full] [--seed N] [--json]",
+        cli_parse("check [--op OP] [--device NAME] [--small | --full] [--seed N] [--json]",
                   "Runs every kernel row that this machine can run against the reference of its op, over\n"
                   "the acceptance grids. Exit code 10 when a row fails.",
                   options, CLI_COUNT(options), 0, 0, argc, argv, &args);
@@ -205,7 +208,7 @@ rd_status cli_run_check(int argc, char **argv) {
     totals sum = {.list = json ? cJSON_CreateArray() : NULL};
     if (json) fprintf(stderr, "seed %lld\n", (long long)seed);
     cli_catch_interrupt();
-    status = check_all(op, device, threads, (uint64_t)seed, full, &sum);
+    status = check_all(op, device, threads, (uint64_t)seed, full, small, &sum);
     // A card that stopped in mid-run: what was found until then, and the fault, are what the file is for.
     if (status != RD_OK && status != RD_E_CANCELLED && !(json && sum.faulted)) {
         cJSON_Delete(sum.list);

@@ -22,6 +22,7 @@ enum { CHECK_MOST_ROWS = 64 };
 typedef struct check_run { // one op
     rd_ctx *ctx, *host;    // of the rows, of the reference (one and the same on the CPU)
     bool simulated;        // a card that is simulated: small shapes, --full for the whole grid
+    bool small;            // small shapes: a simulated card, or asked for
     const char *op;
     uint64_t seed;
     bool full;

@@ -9,7 +9,7 @@
 
 typedef struct fake_cuda {
     void (*reset)(int architecture_major, int driver_version, int devices);
-    void (*fail_at)(int nth, int error);       // the n-th call from now alone
+    void (*fail_at)(int nth, int error);    // the n-th call from now alone
     void (*break_from)(int nth, int error); // and all after it
     void (*set_current)(void *context);     // of a host program
     int (*calls)(void);                     // since the last reset
