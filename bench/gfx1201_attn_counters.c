@@ -190,6 +190,8 @@ static double run(const char *name, const shape *of, int height, const char *not
         snprintf(kernel, sizeof kernel, "%s", out[0].kernel);
         snprintf(strrchr(kernel, '_'), 5, "_r%d", 16 << height);
         out[0].kernel = kernel;
+        const int split[] = {1, RDK_SPLIT_256_R32, RDK_SPLIT_256_R64};
+        out[0].block[0] = 32 * (of->head == 256 ? RDK_WAVES_256 * split[height] : RDK_WAVES_512);
         out[0].grid[0] = (uint32_t)((of->seqs * of->width * of->gqa >> (4 + height)) + of->seqs);
     }
     hip.reset(0);

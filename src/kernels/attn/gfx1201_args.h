@@ -20,6 +20,9 @@
 #define RDK_PREFILL_ROWS_256  64
 #define RDK_PREFILL_WAVES_512 16
 #define RDK_PREFILL_ROWS_512  32
+// Decode at head 256, tiles of 32 and 64 rows: waves that share a key tile, each scoring a part of the rows.
+#define RDK_SPLIT_256_R32 1
+#define RDK_SPLIT_256_R64 2
 enum { RDK_MERGE_WAVES = 4 }; // rows of a merge work-group
 
 // Strides of q and out in elements, of the caches in bytes.

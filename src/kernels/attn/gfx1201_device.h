@@ -46,6 +46,9 @@ INLINE float fma32(float a, float b, float c) {
 INLINE float max32(float a, float b) {
     return __builtin_fmaxf(a, b);
 }
+INLINE float maximum32(float a, float b) { // a NaN wins, which needs no instruction to quieten it first
+    return __builtin_elementwise_maximum(a, b);
+}
 INLINE float exp2_32(float x) {
     return __builtin_amdgcn_exp2f(x);
 }
@@ -70,6 +73,24 @@ INLINE uint divide_by(uint x, uint magic) {
 INLINE float other_half(float x) {
     int bits = as_int(x);
     return as_float(__builtin_amdgcn_permlanex16(bits, bits, 0x76543210, 0xfedcba98, false, false));
+}
+
+// Over a wave, lanes 1, 2, 4, 8 and 16 apart.
+#define ROW_XMASK(x_, mask_)                                                                                 \
+    as_float(__builtin_amdgcn_update_dpp(0, as_int(x_), 0x160 + (mask_), 0xf, 0xf, true))
+INLINE float wave_max(float x) {
+    x = max32(x, ROW_XMASK(x, 1));
+    x = max32(x, ROW_XMASK(x, 2));
+    x = max32(x, ROW_XMASK(x, 4));
+    x = max32(x, ROW_XMASK(x, 8));
+    return max32(x, other_half(x));
+}
+INLINE float wave_sum(float x) {
+    x += ROW_XMASK(x, 1);
+    x += ROW_XMASK(x, 2);
+    x += ROW_XMASK(x, 4);
+    x += ROW_XMASK(x, 8);
+    return x + other_half(x);
 }
 
 INLINE ushort bf16_code(float x) { // to nearest even; a NaN stays one

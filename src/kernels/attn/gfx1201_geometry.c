@@ -7,14 +7,23 @@
 
 typedef struct shape { // of the body's kernels for one head
     int64_t head_dim;
-    uint32_t waves;
-    const char *kernel[3], *merge; // 16, 32 and 64 rows a tile; NULL: none
+    uint32_t waves[3];             // of a tile of 16, 32 and 64 rows
+    const char *kernel[3], *merge; // NULL: none
 } shape;
+#define EACH(waves_, split_32_, split_64_)                                                                   \
+    { (waves_), (waves_) * (split_32_), (waves_) * (split_64_) }
 #define DECODE_SHAPES(row_)                                                                                  \
-    {64, RDK_WAVES_64, {row_ "_h64_r16", row_ "_h64_r32", row_ "_h64_r64"}, row_ "_merge_h64"},              \
-        {128, RDK_WAVES_128, {row_ "_h128_r16", row_ "_h128_r32", row_ "_h128_r64"}, row_ "_merge_h128"},    \
-        {256, RDK_WAVES_256, {row_ "_h256_r16", row_ "_h256_r32", row_ "_h256_r64"}, row_ "_merge_h256"}, {  \
-        512, RDK_WAVES_512, {row_ "_h512_r16", row_ "_h512_r32", NULL}, row_ "_merge_h512"                   \
+    {64, EACH (RDK_WAVES_64, 1, 1), {row_ "_h64_r16", row_ "_h64_r32", row_ "_h64_r64"}, row_ "_merge_h64"}, \
+        {128,                                                                                                \
+         EACH (RDK_WAVES_128, 1, 1),                                                                         \
+         {row_ "_h128_r16", row_ "_h128_r32", row_ "_h128_r64"},                                             \
+         row_ "_merge_h128"},                                                                                \
+        {256,                                                                                                \
+         EACH (RDK_WAVES_256, RDK_SPLIT_256_R32, RDK_SPLIT_256_R64),                                         \
+         {row_ "_h256_r16", row_ "_h256_r32", row_ "_h256_r64"},                                             \
+         row_ "_merge_h256"},                                                                                \
+    {                                                                                                        \
+        512, EACH (RDK_WAVES_512, 1, 1), {row_ "_h512_r16", row_ "_h512_r32", NULL}, row_ "_merge_h512"      \
     }
 static const shape decode_fp8[] = {DECODE_SHAPES("rdk_attn_decode_fp8kv_gfx1201")};
 static const shape decode_bf16[] = {DECODE_SHAPES("rdk_attn_decode_bf16kv_gfx1201")};
@@ -134,7 +143,8 @@ static int32_t decode(const rdi_attn_args *a, void *ws, const shape *shapes, rdi
     kernel.acc = RDK_ADDR(ws);
     kernel.state = RDK_ADDR((float *)ws + partials * a->head_dim);
     const uint32_t grid[3] = {tiles_of(a, 16 << height), (uint32_t)a->kv_heads, (uint32_t)kernel.chunks};
-    rdi_launch_fill(&out[0], shapes->kernel[height], grid, 32 * shapes->waves, &kernel, sizeof kernel);
+    rdi_launch_fill(&out[0], shapes->kernel[height], grid, 32 * shapes->waves[height], &kernel,
+                    sizeof kernel);
     const uint32_t rows[3] = {(uint32_t)a->tokens, (uint32_t)rdi_ceil_div(a->q_heads, RDK_MERGE_WAVES), 1};
     rdi_launch_fill(&out[1], shapes->merge, rows, 32 * RDK_MERGE_WAVES, &kernel, sizeof kernel);
     return 2;
