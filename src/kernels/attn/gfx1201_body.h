@@ -75,21 +75,23 @@ INLINE int FN(q_dim)(FN(place) at, int part) {
 INLINE void FN(load_queries)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv_head, FN(place) at,
                              v8f x[OWN_TILES][Q_PARTS]) {
     v4i code[OWN_TILES][Q_PARTS];
+    int width = a->q_f32 ? 4 : 2;
+    global const char *base = (global const char *)a->q + ((t->token0 + t->first) * a->q_stride_token +
+                                                           kv_head * a->gqa * a->q_stride_head) * width;
     for (int tile = 0; tile < OWN_TILES; tile++) {
-        int row =
-            min_int(t->row0 + FN(row_tile)(at, tile) * 16 + (lane_id() & 15), t->rows - 1); // rows past the end repeat the last
-        int token = (int)divide_by((uint)row, a->gqa_magic), head = kv_head * a->gqa + row - token * a->gqa;
-        long from = (t->token0 + token) * a->q_stride_token + head * a->q_stride_head;
+        // Rows past the end repeat the last.
+        int row = min_int(t->row0 + FN(row_tile)(at, tile) * 16 + (lane_id() & 15), t->rows - 1);
+        lane_row r = row_of(a, t, row);
+        uint from = (uint)(r.token * (int)a->q_stride_token + r.head * (int)a->q_stride_head) * (uint)width;
+        global const char *q = base + from;
         if (a->q_f32) {
-            global const float *q = (global const float *)a->q + from;
             for (int part = 0; part < Q_PARTS; part++) {
-                x[tile][part].lo = *(global const v4f *)(q + FN(q_dim)(at, part));
-                x[tile][part].hi = *(global const v4f *)(q + FN(q_dim)(at, part) + 4);
+                x[tile][part].lo = *(global const v4f *)(q + FN(q_dim)(at, part) * 4);
+                x[tile][part].hi = *(global const v4f *)(q + FN(q_dim)(at, part) * 4 + 16);
             }
         } else {
-            global const ushort *q = (global const ushort *)a->q + from;
             for (int part = 0; part < Q_PARTS; part++)
-                code[tile][part] = *(global const v4i *)(q + FN(q_dim)(at, part));
+                code[tile][part] = *(global const v4i *)(q + FN(q_dim)(at, part) * 2);
         }
     }
     if (a->q_f32) return;
@@ -106,7 +108,9 @@ INLINE void FN(load_queries)(const rdk_attn_gfx1201_args *a, const tile_rows *t,
 INLINE v2i FN(narrow)(v8f x, v8f *rest) {
     v2i code;
     for (int i = 0; i < 2; i++) {
-        int word = __builtin_amdgcn_cvt_pk_fp8_f32(x[4 * i], x[4 * i + 1], 0, false);
+        int word; // both halves are written below; whatever it holds, no instruction clears it
+        word = __builtin_nondeterministic_value(word);
+        word = __builtin_amdgcn_cvt_pk_fp8_f32(x[4 * i], x[4 * i + 1], word, false);
         word = __builtin_amdgcn_cvt_pk_fp8_f32(x[4 * i + 2], x[4 * i + 3], word, true);
         v2f low = __builtin_amdgcn_cvt_pk_f32_fp8(word, false),
             high = __builtin_amdgcn_cvt_pk_f32_fp8(word, true);
@@ -357,11 +361,13 @@ INLINE void FN(attend)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int k
     global const char *v_head = a->v_cache + (long)kv_head * a->v_stride_head + at.wave * DIMS_WAVE * KEY_BYTES;
     uint k_lane = (uint)((lane & 15) * a->k_stride_token + (lane >> 4) * 16);
     uint v_lane = (uint)((lane >> 3 & 1) * 16 + ((lane >> 4) * 8 + (lane & 7)) * a->v_stride_token);
+    global const char *table =
+        in_scalars((global const char *)(a->block_table + t->seq * a->block_table_stride));
     int step = begin / STEP * STEP;
-    page_entry entry = page_of(a, t->seq, step, WAVES, begin, end);
-    for (; step < end; step += STEP) {
+    page_entry entry = page_of(a, table, step, WAVES, begin, end);
+    do { // at least once: begin < end
         pages p = pages_at(a, &entry);
-        entry = page_of(a, t->seq, step + STEP, WAVES, begin, end); // a step ahead
+        entry = page_of(a, table, step + STEP, WAVES, begin, end); // a step ahead
         FN(values) v[V_BATCH];
         uint v_lanes[WAVES];
         FN(value_offsets)(a, step, begin, end, v_lane, v_lanes);
@@ -388,7 +394,8 @@ INLINE void FN(attend)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int k
             if (V_LATE || V_BATCH < WAVES) __builtin_amdgcn_sched_barrier(0);
             for (int w = 0; w < V_BATCH; w++) FN(add_values)(s, at, batch + w, &v[w], state);
         }
-    }
+        step += STEP;
+    } while (step < end);
 }
 
 // The sum of a row's weights over all waves, in the order of their keys.
@@ -398,7 +405,7 @@ INLINE void FN(totals)(local FN(shared) * s, FN(place) at, const FN(state) * sta
     for (int tile = 0; tile < OWN_TILES; tile++)
         s->row[FN(row_tile)(at, tile)][lane & 15][at.key_tile] = state->total[tile] + other_half(state->total[tile]);
     group_barrier();
-    for (int tile = 0; tile < ROW_TILES; tile++) {
+    for (int tile = 0; tile < ROW_TILES && (PREFILL || at.wave == 0); tile++) { // who writes them
         total[tile] = 0;
         for (int w = 0; w < WAVES; w++) total[tile] += s->row[FN(row_tile)(at, tile)][lane & 15][w];
     }
@@ -406,8 +413,8 @@ INLINE void FN(totals)(local FN(shared) * s, FN(place) at, const FN(state) * sta
 
 // The lane's dims of V load i: RUN neighbours from dim_at(i) on.
 #define RUN (8 * SUMS)
-INLINE int FN(dim_at)(FN(place) at, int i) {
-    return at.wave * DIMS_WAVE + i * V_DIMS + (lane_id() >> 4) * RUN;
+INLINE int FN(dim_at)(FN(place) at, int lane, int i) {
+    return at.wave * DIMS_WAVE + i * V_DIMS + (lane >> 4) * RUN;
 }
 INLINE void FN(store_f32)(global float *to, const FN(state) * state, int tile, int i, float factor) {
     for (int j = 0; j < RUN; j += 4) {
@@ -429,58 +436,84 @@ INLINE void FN(store_bf16)(global ushort *to, const FN(state) * state, int tile,
 INLINE void FN(write)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv_head, FN(place) at,
                       const FN(state) * state, const float total[ROW_TILES]) {
     float v_scale = a->v_scale ? a->v_scale[kv_head] : 1.0f;
+    int width = a->out_f32 ? 4 : 2;
+    global char *base = (global char *)a->out + ((t->token0 + t->first) * a->out_stride_token +
+                                                 kv_head * a->gqa * a->out_stride_head) * width;
     for (int tile = 0; tile < ROW_TILES; tile++) {
         int row = t->row0 + FN(row_tile)(at, tile) * 16 + (lane_id() & 15);
         if (row >= t->rows) continue;
-        int token = (int)divide_by((uint)row, a->gqa_magic), head = kv_head * a->gqa + row - token * a->gqa;
+        lane_row r = row_of(a, t, row);
         float sum = total[tile], top = state->top[tile], reference = top == MINUS_INF ? 0.0f : top;
-        if (a->sinks) sum += exp2_32(a->sinks[head] * LOG2E + (float)WEIGHT_LOG - reference);
+        if (a->sinks)
+            sum += exp2_32(a->sinks[kv_head * a->gqa + r.head] * LOG2E + (float)WEIGHT_LOG - reference);
         float factor = sum == 0.0f ? 0.0f : v_scale / sum;
-        long to = (t->token0 + token) * a->out_stride_token + head * a->out_stride_head;
+        uint to = (uint)(r.token * (int)a->out_stride_token + r.head * (int)a->out_stride_head) * (uint)width;
         for (int i = 0; i < V_LOADS; i++) {
+            global char *out = base + (to + (uint)(FN(dim_at)(at, lane_id(), i) * width));
             if (a->out_f32)
-                FN(store_f32)((global float *)a->out + to + FN(dim_at)(at, i), state, tile, i, factor);
+                FN(store_f32)((global float *)out, state, tile, i, factor);
             else
-                FN(store_bf16)((global ushort *)a->out + to + FN(dim_at)(at, i), state, tile, i, factor);
+                FN(store_bf16)((global ushort *)out, state, tile, i, factor);
         }
     }
 }
 #else
+// A row's partials lie chunks * HEAD floats from the next head's.
 INLINE void FN(write)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv_head, FN(place) at, int chunk,
                       const FN(state) * state, const float total[ROW_TILES]) {
+    int lane = lane_anew();
+    long slot = ((long)(t->token0 + t->first) * a->q_heads + kv_head * a->gqa) * a->chunks + chunk;
+    global char *acc = (global char *)(a->acc + slot * HEAD + FN(dim_at)(at, lane, 0));
+    global char *states = (global char *)(a->state + slot * 2);
     for (int tile = 0; tile < ROW_TILES; tile++) {
-        int row = t->row0 + FN(row_tile)(at, tile) * 16 + (lane_id() & 15);
+        int row = t->row0 + FN(row_tile)(at, tile) * 16 + (lane & 15);
         if (row >= t->rows) continue;
-        int token = (int)divide_by((uint)row, a->gqa_magic), head = kv_head * a->gqa + row - token * a->gqa;
-        long slot = ((long)(t->token0 + token) * a->q_heads + head) * a->chunks + chunk;
-        for (int i = 0; i < V_LOADS; i++)
-            FN(store_f32)(a->acc + slot * HEAD + FN(dim_at)(at, i), state, tile, i, 1.0f);
-        if (at.wave == 0 && lane_id() < 16) {
+        lane_row r = row_of(a, t, row);
+        uint index = (uint)(r.token * a->q_heads + r.head);
+        global float *to = (global float *)(acc + (ulong)index * (uint)(a->chunks * HEAD * 4));
+        for (int i = 0; i < V_LOADS; i++) FN(store_f32)(to + i * V_DIMS, state, tile, i, 1.0f);
+        if (at.wave == 0 && lane < 16) {
             float top = state->top[tile];
-            *(global v2f *)(a->state + slot * 2) =
+            *(global v2f *)(states + (ulong)index * (uint)(a->chunks * 8)) =
                 (v2f){top == MINUS_INF ? MINUS_INF : top - (float)WEIGHT_LOG, total[tile]};
         }
     }
 }
 #endif
 
+// Keys [begin, end), none of them or more, against the tile's rows.
+INLINE void FN(sum_keys)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv_head, FN(place) at, int begin,
+                         int end, const int high[OWN_TILES], const float unit[OWN_TILES], int low_last,
+                         int high_first, local FN(shared) * s, FN(state) * state, float total[ROW_TILES]) {
+    for (int tile = 0; tile < ROW_TILES; tile++) {
+        for (int i = 0; i < V_LOADS; i++)
+            for (int f = 0; f < SUMS; f++) state->out[tile][i][f] = 0;
+        if (tile < OWN_TILES) state->total[tile] = 0;
+        state->top[tile] = MINUS_INF;
+    }
+#if PREFILL
+    if (begin < end) // rows before the first key see none; in decode such chunks are passed over
+#endif
+    {
+        FN(attend)(a, t, kv_head, at, begin, end, high, max_int(low_last, begin), min_int(high_first, end), s,
+                   state, unit);
+    }
+    FN(totals)(s, at, state, total);
+}
+
 kernel GROUP_SIZE(32 * GROUP_WAVES) void BODY(const rdk_attn_gfx1201_args a) {
     local FN(shared) shared;
     FN(place) at = FN(place_of)();
     tile_rows t;
-    int kv_head = (int)__builtin_amdgcn_workgroup_id_y();
+    int kv_head = (int)__builtin_amdgcn_workgroup_id_y(), low_first, high_first, low_last, high_last;
     if (!tile_find(&a, (int)__builtin_amdgcn_workgroup_id_x(), ROWS, &t)) return;
-    int token_first = (int)divide_by((uint)t.row0, a.gqa_magic), low_first, high_first;
-    int token_last = (int)divide_by((uint)min_int(t.row0 + ROWS, t.rows) - 1, a.gqa_magic), low_last,
-        high_last;
-    visible_keys(&a, &t, token_first, &low_first, &high_first);
-    visible_keys(&a, &t, token_last, &low_last, &high_last);
-    int begin = low_first, end = high_last;
+    visible_keys(&a, &t, t.first, &low_first, &high_first);
+    visible_keys(&a, &t, (int)divide_by((uint)min_int(t.row0 + ROWS, t.rows) - 1, a.gqa_magic), &low_last,
+                 &high_last);
 #if !PREFILL
-    int chunk = (int)__builtin_amdgcn_workgroup_id_z();
-    begin = max_int(begin, (int)rdi_attn_chunk_begin(chunk));
-    end = min_int(end, (int)rdi_attn_chunk_begin(chunk + 1));
-    if (begin >= end) return; // the merge does not look here
+    int chunk = (int)__builtin_amdgcn_workgroup_id_z() * a.group_chunks, last = chunk + a.group_chunks;
+    if (low_first >= (int)rdi_attn_chunk_begin(last) || high_last <= (int)rdi_attn_chunk_begin(chunk))
+        return; // the merge does not look here
 #endif
     int high[OWN_TILES];
     for (int tile = 0; tile < OWN_TILES; tile++) {
@@ -488,22 +521,20 @@ kernel GROUP_SIZE(32 * GROUP_WAVES) void BODY(const rdk_attn_gfx1201_args a) {
         visible_keys(&a, &t, (int)divide_by((uint)row, a.gqa_magic), &low, &high[tile]);
     }
     float unit[OWN_TILES], total[ROW_TILES];
-    FN(stage_queries)(&a, &t, kv_head, at, &shared, unit);
     FN(state) state;
-    for (int tile = 0; tile < ROW_TILES; tile++) {
-        for (int i = 0; i < V_LOADS; i++)
-            for (int f = 0; f < SUMS; f++) state.out[tile][i][f] = 0;
-        if (tile < OWN_TILES) state.total[tile] = 0;
-        state.top[tile] = MINUS_INF;
-    }
-    if (begin < end) FN(attend)
-    (&a, &t, kv_head, at, begin, end, high, max_int(low_last, begin), min_int(high_first, end), &shared, &state,
-     unit);
-    FN(totals)(&shared, at, &state, total);
+    FN(stage_queries)(&a, &t, kv_head, at, &shared, unit);
 #if PREFILL
+    FN(sum_keys)(&a, &t, kv_head, at, low_first, high_last, high, unit, low_last, high_first, &shared, &state, total);
     FN(write)(&a, &t, kv_head, at, &state, total);
 #else
-    FN(write)(&a, &t, kv_head, at, chunk, &state, total);
+    for (; chunk < last; chunk++) { // each as if it were alone: how many a work-group takes decides no bit
+        int begin = max_int(low_first, (int)rdi_attn_chunk_begin(chunk)),
+            end = min_int(high_last, (int)rdi_attn_chunk_begin(chunk + 1));
+        if (begin >= end) continue;
+        FN(sum_keys)(&a, &t, kv_head, at, begin, end, high, unit, low_last, high_first, &shared, &state, total);
+        FN(write)(&a, &t, kv_head, at, chunk, &state, total);
+        group_barrier(); // the totals have been read
+    }
 #endif
 }
 

@@ -63,7 +63,7 @@
 #define HEAD       256
 #define WAVES      RDK_WAVES_256
 #define ROW_TILES  2
-#define ROW_SPLIT  1
+#define ROW_SPLIT  RDK_SPLIT_256_R32
 #define LOADS_MOST 16
 #define BODY       SYMBOL(ROW, _h256_r32)
 #include "kernels/attn/gfx1201_body.h"

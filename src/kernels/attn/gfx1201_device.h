@@ -106,6 +106,14 @@ INLINE global const char *in_scalars(global const char *address) {
     return (global const char *)((ulong)high << 32 | low);
 }
 
+// The lane, as a number that the compiler has not seen before: what is computed from it stays where it is needed, and holds
+// no registers through the loop before.
+INLINE int lane_anew(void) {
+    int lane = lane_id();
+    __asm__ volatile("" : "+v"(lane));
+    return lane;
+}
+
 // ---- the rows of a tile -------------------------------------------------------------------------------------------------
 // Tiles of `rows` rows: sequence s owns tiles first_tile(s) .. first_tile(s + 1) - 1, at least as many as it needs, so that
 // a grid of fixed size finds its sequence on the card whatever the lengths are.
@@ -113,6 +121,7 @@ typedef struct tile_rows {
     int seq, row0; // first row of the tile within the sequence
     int rows;      // of the sequence: q_len * gqa
     int token0;    // the sequence's first query token
+    int first;     // token of the tile's first row, within the sequence
     int q_len, kv_len;
 } tile_rows;
 
@@ -138,7 +147,18 @@ INLINE bool tile_find(const rdk_attn_gfx1201_args *a, int tile, int rows, tile_r
     out->q_len = max_int(starts_at(a, low + 1) - out->token0, 0);
     out->kv_len = clamp_int(a->kv_lens[low], 0, a->max_keys);
     out->rows = out->q_len * a->gqa;
+    out->first = (int)divide_by((uint)out->row0, a->gqa_magic);
     return out->row0 < out->rows;
+}
+
+// A row's token, counted from the tile's first, and its head of the KV head's gqa: small numbers, so that a row's place is a
+// 32-bit offset from the tile's (gfx1201_geometry.c refuses strides for which it is not).
+typedef struct lane_row {
+    int token, head;
+} lane_row;
+INLINE lane_row row_of(const rdk_attn_gfx1201_args *a, const tile_rows *t, int row) {
+    int token = (int)divide_by((uint)row, a->gqa_magic);
+    return (lane_row){token - t->first, row - token * a->gqa};
 }
 
 // Keys that query token `token` of the sequence sees: [*low, *high).
@@ -154,9 +174,7 @@ typedef struct page_entry {
     uint block;
     int in_block; // first key of the tile in the block
 } page_entry;
-INLINE page_entry page_of(const rdk_attn_gfx1201_args *a, int seq, int step, int tiles, int begin, int end) {
-    global const char *table =
-        in_scalars((global const char *)(a->block_table + seq * a->block_table_stride));
+INLINE page_entry page_of(const rdk_attn_gfx1201_args *a, global const char *table, int step, int tiles, int begin, int end) {
     int tile = clamp_int((step >> 4) + (lane_id() & (tiles - 1)), begin >> 4, (end - 1) >> 4);
     uint index = divide_by((uint)tile, a->block_magic);
     return (page_entry){*(global const uint *)(table + index * 4), (tile - (int)index * a->block_tiles) * 16};

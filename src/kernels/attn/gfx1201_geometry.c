@@ -134,7 +134,16 @@ static int32_t height_of(const shape *of, int64_t rows) {
     return of->kernel[height] || height == 0 ? height : height - 1;
 }
 
-static int32_t decode(const rdi_attn_args *a, void *ws, const shape *shapes, rdi_launch *out) {
+// Chunks that a work-group takes one after the other, up to 8, so that it stages its queries once: as many as leave two
+// work-groups a compute unit. No bit depends on it.
+static int32_t chunks_of_group(int64_t groups, const rd_device_info *device) {
+    int32_t chunks = 1;
+    while (chunks < 8 && groups / (2 * chunks) >= 2 * device->compute_units) chunks *= 2;
+    return chunks;
+}
+
+static int32_t decode(const rdi_attn_args *a, void *ws, const rd_device_info *device, const shape *shapes,
+                      rdi_launch *out) {
     if (!operands_fit(a)) return 0;
     while (shapes->head_dim != a->head_dim) shapes++; // the rows' constraint
     rdk_attn_gfx1201_args kernel = kernel_args(a);
@@ -142,7 +151,10 @@ static int32_t decode(const rdi_attn_args *a, void *ws, const shape *shapes, rdi
     int64_t partials = a->tokens * a->q_heads * kernel.chunks;
     kernel.acc = RDK_ADDR(ws);
     kernel.state = RDK_ADDR((float *)ws + partials * a->head_dim);
-    const uint32_t grid[3] = {tiles_of(a, 16 << height), (uint32_t)a->kv_heads, (uint32_t)kernel.chunks};
+    int64_t tiles = tiles_of(a, 16 << height);
+    kernel.group_chunks = chunks_of_group(tiles * a->kv_heads * kernel.chunks, device);
+    const uint32_t grid[3] = {(uint32_t)tiles, (uint32_t)a->kv_heads,
+                              (uint32_t)rdi_ceil_div(kernel.chunks, kernel.group_chunks)};
     rdi_launch_fill(&out[0], shapes->kernel[height], grid, 32 * shapes->waves[height], &kernel,
                     sizeof kernel);
     const uint32_t rows[3] = {(uint32_t)a->tokens, (uint32_t)rdi_ceil_div(a->q_heads, RDK_MERGE_WAVES), 1};
@@ -152,13 +164,11 @@ static int32_t decode(const rdi_attn_args *a, void *ws, const shape *shapes, rdi
 
 int32_t rdi_attn_decode_fp8kv_gfx1201_geometry(const void *args, void *ws, const rd_device_info *device,
                                                rdi_launch *out) {
-    (void)device;
-    return decode(args, ws, decode_fp8, out);
+    return decode(args, ws, device, decode_fp8, out);
 }
 int32_t rdi_attn_decode_bf16kv_gfx1201_geometry(const void *args, void *ws, const rd_device_info *device,
                                                 rdi_launch *out) {
-    (void)device;
-    return decode(args, ws, decode_bf16, out);
+    return decode(args, ws, device, decode_bf16, out);
 }
 
 static int32_t prefill(const rdi_attn_args *a, const prefill_shape *shapes, rdi_launch *out) {
