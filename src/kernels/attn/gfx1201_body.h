@@ -66,109 +66,7 @@ INLINE int FN(row_tile)(FN(place) at, int tile) {
     return tile < OWN_TILES ? tile + at.own : tile - at.own;
 }
 
-// This wave's share of the queries as f32, in groups of eight neighbouring dims: all loads at once.
-#define Q_PARTS (HEAD / 16 / WAVES)
-INLINE int FN(q_dim)(FN(place) at, int part) {
-    int load = at.key_tile * (K_LOADS / WAVES) + part * 16 * KEY_BYTES / 32, half_wave = lane_id() >> 4;
-    return KV_FP8 ? load * 32 + half_wave * 16 + (part & 1) * 8 : load * 16 + half_wave * 8;
-}
-INLINE void FN(load_queries)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv_head, FN(place) at,
-                             v8f x[OWN_TILES][Q_PARTS]) {
-    v4i code[OWN_TILES][Q_PARTS];
-    int width = a->q_f32 ? 4 : 2;
-    global const char *base = (global const char *)a->q + ((t->token0 + t->first) * a->q_stride_token +
-                                                           kv_head * a->gqa * a->q_stride_head) * width;
-    for (int tile = 0; tile < OWN_TILES; tile++) {
-        // Rows past the end repeat the last.
-        int row = min_int(t->row0 + FN(row_tile)(at, tile) * 16 + (lane_id() & 15), t->rows - 1);
-        lane_row r = row_of(a, t, row);
-        uint from = (uint)(r.token * (int)a->q_stride_token + r.head * (int)a->q_stride_head) * (uint)width;
-        global const char *q = base + from;
-        if (a->q_f32) {
-            for (int part = 0; part < Q_PARTS; part++) {
-                x[tile][part].lo = *(global const v4f *)(q + FN(q_dim)(at, part) * 4);
-                x[tile][part].hi = *(global const v4f *)(q + FN(q_dim)(at, part) * 4 + 16);
-            }
-        } else {
-            for (int part = 0; part < Q_PARTS; part++)
-                code[tile][part] = *(global const v4i *)(q + FN(q_dim)(at, part) * 2);
-        }
-    }
-    if (a->q_f32) return;
-    for (int tile = 0; tile < OWN_TILES; tile++)
-        for (int part = 0; part < Q_PARTS; part++)
-            for (int i = 0; i < 4; i++) {
-                x[tile][part][2 * i] = as_float(code[tile][part][i] << 16);
-                x[tile][part][2 * i + 1] = as_float(code[tile][part][i] & (int)0xffff0000);
-            }
-}
-
-#if KV_FP8
-// Eight values as e4m3 codes, and what they leave over.
-INLINE v2i FN(narrow)(v8f x, v8f *rest) {
-    v2i code;
-    for (int i = 0; i < 2; i++) {
-        int word; // both halves are written below; whatever it holds, no instruction clears it
-        word = __builtin_nondeterministic_value(word);
-        word = __builtin_amdgcn_cvt_pk_fp8_f32(x[4 * i], x[4 * i + 1], word, false);
-        word = __builtin_amdgcn_cvt_pk_fp8_f32(x[4 * i + 2], x[4 * i + 3], word, true);
-        v2f low = __builtin_amdgcn_cvt_pk_f32_fp8(word, false),
-            high = __builtin_amdgcn_cvt_pk_f32_fp8(word, true);
-        (*rest)[4 * i] = x[4 * i] - low.x, (*rest)[4 * i + 1] = x[4 * i + 1] - low.y;
-        (*rest)[4 * i + 2] = x[4 * i + 2] - high.x, (*rest)[4 * i + 3] = x[4 * i + 3] - high.y;
-        code[i] = word;
-    }
-    return code;
-}
-#else
-INLINE v4i FN(narrow)(v8f x) { // to bf16, exact for bf16 queries, to nearest for f32
-    v4i code;
-    for (int i = 0; i < 4; i++)
-        code[i] = (int)__builtin_amdgcn_perm(as_uint(x[2 * i + 1]) + 0x8000, as_uint(x[2 * i]) + 0x8000,
-                                             0x07060302);
-    return code;
-}
-#endif
-
-// Queries to LDS in operand order. Returns, in unit[t], what a score of the lane's row in tile t must be multiplied by.
-INLINE void FN(stage_queries)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv_head, FN(place) at,
-                              local FN(shared) * s, float unit[OWN_TILES]) {
-    int lane = lane_id(), first = at.key_tile * (K_LOADS / WAVES);
-    float scale = a->scale * (a->k_scale ? a->k_scale[kv_head] : 1.0f);
-    v8f x[OWN_TILES][Q_PARTS];
-    FN(load_queries)(a, t, kv_head, at, x);
-#if KV_FP8
-    for (int tile = 0; tile < OWN_TILES; tile++) {
-        float top = 0;
-        for (int part = 0; part < Q_PARTS; part++)
-            for (int j = 0; j < 8; j++) top = max32(top, __builtin_fabsf(x[tile][part][j]));
-        s->row[FN(row_tile)(at, tile)][lane & 15][at.key_tile] = max32(top, other_half(top));
-    }
-    group_barrier();
-    for (int tile = 0; tile < OWN_TILES; tile++) {
-        float top = s->row[FN(row_tile)(at, tile)][lane & 15][0];
-        for (int w = 1; w < WAVES; w++) top = max32(top, s->row[FN(row_tile)(at, tile)][lane & 15][w]);
-        // A power of two that brings the row's largest element to 128..256.
-        int exponent = clamp_int(as_int(top) >> 23, 8, 254);
-        float up = as_float((261 - exponent) << 23);
-        unit[tile] = scale * as_float((exponent - 7) << 23);
-        for (int i = 0; i < K_LOADS / WAVES; i++) {
-            v8f rest[2], nothing;
-            v2i low = FN(narrow)(x[tile][2 * i] * up, &rest[0]),
-                high = FN(narrow)(x[tile][2 * i + 1] * up, &rest[1]);
-            s->q[FN(row_tile)(at, tile)][first + i][0][lane] = (v4i){low.x, low.y, high.x, high.y};
-            low = FN(narrow)(rest[0], &nothing), high = FN(narrow)(rest[1], &nothing);
-            s->q[FN(row_tile)(at, tile)][first + i][1][lane] = (v4i){low.x, low.y, high.x, high.y};
-        }
-    }
-#else
-    for (int tile = 0; tile < OWN_TILES; tile++) {
-        unit[tile] = scale;
-        for (int i = 0; i < K_LOADS / WAVES; i++) s->q[FN(row_tile)(at, tile)][first + i][0][lane] = FN(narrow)(x[tile][i]);
-    }
-#endif
-    group_barrier();
-}
+#include "kernels/attn/gfx1201_queries.inc"
 
 INLINE v8f FN(multiply)(v4i a, v4i b, v8f sum) {
 #if KV_FP8
@@ -186,7 +84,8 @@ typedef struct FN(queries) {
 } FN(queries);
 INLINE FN(queries) FN(queries_of)(local const FN(shared) * s, FN(place) at, int product) {
     FN(queries) q;
-    for (int r = 0; r < OWN_TILES; r++) q.tile[r] = s->q[FN(row_tile)(at, r)][product / Q_TERMS][product % Q_TERMS][lane_id()];
+    for (int r = 0; r < OWN_TILES; r++)
+        q.tile[r] = s->q[FN(row_tile)(at, r)][product / Q_TERMS][product % Q_TERMS][lane_id()];
     return q;
 }
 
@@ -214,16 +113,17 @@ INLINE void FN(scores)(global const char *tile, uint lane_offset, local const FN
 #endif
             q = next;
         }
+        if (K_BATCH < K_LOADS) __builtin_amdgcn_sched_barrier(0); // one batch in flight
     }
 }
 
 // The lane's share of a V load, for each tile of a step. Keys that nobody sees may hold NaN, which a weight of 0 does not
 // silence: at the ends of the range a neighbour is read instead.
-INLINE void FN(value_offsets)(const rdk_attn_gfx1201_args *a, int step, int begin, int end, uint inside,
-                              uint offset[WAVES]) {
+INLINE void FN(value_offsets)(const rdk_attn_gfx1201_args *a, int step, int begin, int end, bool masked,
+                              uint inside, uint offset[WAVES]) {
     int lane = lane_id();
     for (int w = 0; w < WAVES; w++) offset[w] = inside;
-    if (step >= begin && step + STEP <= end) return;
+    if (!masked) return;
     for (int w = 0; w < WAVES; w++) {
         int key = clamp_int(step + w * 16 + (lane >> 4) * 8 + (lane & 7), begin, end - 1) & 15;
         offset[w] = (uint)((lane >> 3 & 1) * 16 + key * a->v_stride_token);
@@ -234,9 +134,9 @@ INLINE void FN(value_offsets)(const rdk_attn_gfx1201_args *a, int step, int begi
 typedef struct FN(values) {
     v4i word[V_LOADS];
 } FN(values);
-INLINE FN(values) FN(values_of)(global const char *v_head, const pages *p, int w,
+INLINE FN(values) FN(values_of)(global const char *v_head, const pages *p, int paged, int w,
                                 const uint lane_offset[WAVES]) {
-    v_head = in_scalars(v_head + read_lane(p->v, w));
+    v_head = in_scalars(v_head + read_lane(p->v, paged + w));
     FN(values) v;
     for (int i = 0; i < V_LOADS; i++) {
         global v8s *from = (global v8s *)(v_head + lane_offset[w] + i * V_DIMS * KEY_BYTES);
@@ -337,7 +237,8 @@ INLINE void FN(share_weights)(local FN(shared) * s, FN(place) at, int tile, v8f 
 }
 
 // Weights times values of one tile of the step.
-INLINE void FN(add_values)(local const FN(shared) * s, FN(place) at, int w, const FN(values) * v, FN(state) * state) {
+INLINE void FN(add_values)(local const FN(shared) * s, FN(place) at, int w, const FN(values) * v,
+                           FN(state) * state) {
     for (int i = 0; i < V_LOADS; i++) {
 #if KV_FP8
         v4i value[2];
@@ -347,35 +248,39 @@ INLINE void FN(add_values)(local const FN(shared) * s, FN(place) at, int w, cons
 #endif
         for (int tile = 0; tile < ROW_TILES; tile++)
             for (int f = 0; f < SUMS; f++)
-                state->out[tile][i][f] =
-                    FN(multiply)(value[f], s->weights[FN(row_tile)(at, tile)][w][lane_id()], state->out[tile][i][f]);
+                state->out[tile][i][f] = FN(multiply)(
+                    value[f], s->weights[FN(row_tile)(at, tile)][w][lane_id()], state->out[tile][i][f]);
     }
 }
 
 // Keys [begin, end) of the sequence against the tile's rows; begin >= 0, begin < end. low and high: of each row.
-INLINE void FN(attend)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv_head, FN(place) at, int begin, int end,
-                       const int high[OWN_TILES], int all_low, int all_high, local FN(shared) * s,
-                       FN(state) * state, const float row_unit[OWN_TILES]) {
+INLINE void FN(attend)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv_head, FN(place) at,
+                       int begin, int end, const int high[OWN_TILES], int all_low, int all_high,
+                       local FN(shared) * s, FN(state) * state, const float row_unit[OWN_TILES]) {
     int lane = lane_id();
     global const char *k_head = a->k_cache + (long)kv_head * a->k_stride_head;
-    global const char *v_head = a->v_cache + (long)kv_head * a->v_stride_head + at.wave * DIMS_WAVE * KEY_BYTES;
+    global const char *v_head =
+        a->v_cache + (long)kv_head * a->v_stride_head + at.wave * DIMS_WAVE * KEY_BYTES;
     uint k_lane = (uint)((lane & 15) * a->k_stride_token + (lane >> 4) * 16);
     uint v_lane = (uint)((lane >> 3 & 1) * 16 + ((lane >> 4) * 8 + (lane & 7)) * a->v_stride_token);
     global const char *table =
         in_scalars((global const char *)(a->block_table + t->seq * a->block_table_stride));
     int step = begin / STEP * STEP;
-    page_entry entry = page_of(a, table, step, WAVES, begin, end);
+    int paged_key = step & -PAGED_KEYS;
+    pages p = pages_at(a, block_of(a, table, paged_key, begin, end), paged_key, begin, end);
+    uint next_block = block_of(a, table, paged_key + PAGED_KEYS, begin, end); // ahead
+    // Steps at all_low and up to all_high - STEP are seen by every row, key for key.
+    uint whole_steps = (uint)max_int(all_high - STEP - all_low + 1, 0);
     do { // at least once: begin < end
-        pages p = pages_at(a, &entry);
-        entry = page_of(a, table, step + STEP, WAVES, begin, end); // a step ahead
+        int paged = step >> 4 & 31;
+        bool masked = (uint)(step - all_low) >= whole_steps;
         FN(values) v[V_BATCH];
         uint v_lanes[WAVES];
-        FN(value_offsets)(a, step, begin, end, v_lane, v_lanes);
-        for (int w = 0; w < V_BATCH && !V_LATE; w++) v[w] = FN(values_of)(v_head, &p, w, v_lanes);
+        FN(value_offsets)(a, step, begin, end, masked, v_lane, v_lanes);
+        for (int w = 0; w < V_BATCH && !V_LATE; w++) v[w] = FN(values_of)(v_head, &p, paged, w, v_lanes);
         v8f score[OWN_TILES];
-        FN(scores)(in_scalars(k_head + read_lane(p.k, at.key_tile)), k_lane, s, at, score);
+        FN(scores)(in_scalars(k_head + read_lane(p.k, paged + at.key_tile)), k_lane, s, at, score);
         float unit[OWN_TILES];
-        bool masked = step < all_low || step + STEP > all_high;
         for (int tile = 0; tile < OWN_TILES; tile++) {
             unit[tile] = row_unit[tile];
             FN(share_maximum)
@@ -386,15 +291,19 @@ INLINE void FN(attend)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int k
             FN(follow_maximum)(s, at, tile, state);
             if (tile < OWN_TILES) FN(share_weights)(s, at, tile, score[tile], unit[tile], state);
         }
-        for (int w = 0; w < V_BATCH && V_LATE; w++) v[w] = FN(values_of)(v_head, &p, w, v_lanes);
+        for (int w = 0; w < V_BATCH && V_LATE; w++) v[w] = FN(values_of)(v_head, &p, paged, w, v_lanes);
         group_barrier();
         for (int batch = 0; batch < WAVES; batch += V_BATCH) {
             for (int w = 0; w < V_BATCH && batch > 0; w++)
-                v[w] = FN(values_of)(v_head, &p, batch + w, v_lanes);
+                v[w] = FN(values_of)(v_head, &p, paged, batch + w, v_lanes);
             if (V_LATE || V_BATCH < WAVES) __builtin_amdgcn_sched_barrier(0);
             for (int w = 0; w < V_BATCH; w++) FN(add_values)(s, at, batch + w, &v[w], state);
         }
         step += STEP;
+        if ((step & (PAGED_KEYS - 1)) == 0) {
+            p = pages_at(a, next_block, step, begin, end);
+            next_block = block_of(a, table, step + PAGED_KEYS, begin, end);
+        }
     } while (step < end);
 }
 
@@ -403,7 +312,8 @@ INLINE void FN(totals)(local FN(shared) * s, FN(place) at, const FN(state) * sta
     int lane = lane_id();
     group_barrier(); // the rows' maxima have been read
     for (int tile = 0; tile < OWN_TILES; tile++)
-        s->row[FN(row_tile)(at, tile)][lane & 15][at.key_tile] = state->total[tile] + other_half(state->total[tile]);
+        s->row[FN(row_tile)(at, tile)][lane & 15][at.key_tile] =
+            state->total[tile] + other_half(state->total[tile]);
     group_barrier();
     for (int tile = 0; tile < ROW_TILES && (PREFILL || at.wave == 0); tile++) { // who writes them
         total[tile] = 0;
@@ -411,80 +321,13 @@ INLINE void FN(totals)(local FN(shared) * s, FN(place) at, const FN(state) * sta
     }
 }
 
-// The lane's dims of V load i: RUN neighbours from dim_at(i) on.
-#define RUN (8 * SUMS)
-INLINE int FN(dim_at)(FN(place) at, int lane, int i) {
-    return at.wave * DIMS_WAVE + i * V_DIMS + (lane >> 4) * RUN;
-}
-INLINE void FN(store_f32)(global float *to, const FN(state) * state, int tile, int i, float factor) {
-    for (int j = 0; j < RUN; j += 4) {
-        v4f four;
-        for (int n = 0; n < 4; n++) four[n] = state->out[tile][i][(j + n) % SUMS][(j + n) / SUMS] * factor;
-        *(global v4f *)(to + j) = four;
-    }
-}
-INLINE void FN(store_bf16)(global ushort *to, const FN(state) * state, int tile, int i, float factor) {
-    for (int j = 0; j < RUN; j += 8) {
-        ushort8 eight;
-        for (int n = 0; n < 8; n++)
-            eight[n] = bf16_code(state->out[tile][i][(j + n) % SUMS][(j + n) / SUMS] * factor);
-        *(global ushort8 *)(to + j) = eight;
-    }
-}
-
-#if PREFILL
-INLINE void FN(write)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv_head, FN(place) at,
-                      const FN(state) * state, const float total[ROW_TILES]) {
-    float v_scale = a->v_scale ? a->v_scale[kv_head] : 1.0f;
-    int width = a->out_f32 ? 4 : 2;
-    global char *base = (global char *)a->out + ((t->token0 + t->first) * a->out_stride_token +
-                                                 kv_head * a->gqa * a->out_stride_head) * width;
-    for (int tile = 0; tile < ROW_TILES; tile++) {
-        int row = t->row0 + FN(row_tile)(at, tile) * 16 + (lane_id() & 15);
-        if (row >= t->rows) continue;
-        lane_row r = row_of(a, t, row);
-        float sum = total[tile], top = state->top[tile], reference = top == MINUS_INF ? 0.0f : top;
-        if (a->sinks)
-            sum += exp2_32(a->sinks[kv_head * a->gqa + r.head] * LOG2E + (float)WEIGHT_LOG - reference);
-        float factor = sum == 0.0f ? 0.0f : v_scale / sum;
-        uint to = (uint)(r.token * (int)a->out_stride_token + r.head * (int)a->out_stride_head) * (uint)width;
-        for (int i = 0; i < V_LOADS; i++) {
-            global char *out = base + (to + (uint)(FN(dim_at)(at, lane_id(), i) * width));
-            if (a->out_f32)
-                FN(store_f32)((global float *)out, state, tile, i, factor);
-            else
-                FN(store_bf16)((global ushort *)out, state, tile, i, factor);
-        }
-    }
-}
-#else
-// A row's partials lie chunks * HEAD floats from the next head's.
-INLINE void FN(write)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv_head, FN(place) at, int chunk,
-                      const FN(state) * state, const float total[ROW_TILES]) {
-    int lane = lane_anew();
-    long slot = ((long)(t->token0 + t->first) * a->q_heads + kv_head * a->gqa) * a->chunks + chunk;
-    global char *acc = (global char *)(a->acc + slot * HEAD + FN(dim_at)(at, lane, 0));
-    global char *states = (global char *)(a->state + slot * 2);
-    for (int tile = 0; tile < ROW_TILES; tile++) {
-        int row = t->row0 + FN(row_tile)(at, tile) * 16 + (lane & 15);
-        if (row >= t->rows) continue;
-        lane_row r = row_of(a, t, row);
-        uint index = (uint)(r.token * a->q_heads + r.head);
-        global float *to = (global float *)(acc + (ulong)index * (uint)(a->chunks * HEAD * 4));
-        for (int i = 0; i < V_LOADS; i++) FN(store_f32)(to + i * V_DIMS, state, tile, i, 1.0f);
-        if (at.wave == 0 && lane < 16) {
-            float top = state->top[tile];
-            *(global v2f *)(states + (ulong)index * (uint)(a->chunks * 8)) =
-                (v2f){top == MINUS_INF ? MINUS_INF : top - (float)WEIGHT_LOG, total[tile]};
-        }
-    }
-}
-#endif
+#include "kernels/attn/gfx1201_write.inc"
 
 // Keys [begin, end), none of them or more, against the tile's rows.
-INLINE void FN(sum_keys)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv_head, FN(place) at, int begin,
-                         int end, const int high[OWN_TILES], const float unit[OWN_TILES], int low_last,
-                         int high_first, local FN(shared) * s, FN(state) * state, float total[ROW_TILES]) {
+INLINE void FN(sum_keys)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv_head, FN(place) at,
+                         int begin, int end, const int high[OWN_TILES], const float unit[OWN_TILES],
+                         int low_last, int high_first, local FN(shared) * s, FN(state) * state,
+                         float total[ROW_TILES]) {
     for (int tile = 0; tile < ROW_TILES; tile++) {
         for (int i = 0; i < V_LOADS; i++)
             for (int f = 0; f < SUMS; f++) state->out[tile][i][f] = 0;
@@ -495,8 +338,9 @@ INLINE void FN(sum_keys)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int
     if (begin < end) // rows before the first key see none; in decode such chunks are passed over
 #endif
     {
-        FN(attend)(a, t, kv_head, at, begin, end, high, max_int(low_last, begin), min_int(high_first, end), s,
-                   state, unit);
+        FN(attend)
+        (a, t, kv_head, at, begin, end, high, max_int(low_last, begin), min_int(high_first, end), s, state,
+         unit);
     }
     FN(totals)(s, at, state, total);
 }
@@ -524,14 +368,16 @@ kernel GROUP_SIZE(32 * GROUP_WAVES) void BODY(const rdk_attn_gfx1201_args a) {
     FN(state) state;
     FN(stage_queries)(&a, &t, kv_head, at, &shared, unit);
 #if PREFILL
-    FN(sum_keys)(&a, &t, kv_head, at, low_first, high_last, high, unit, low_last, high_first, &shared, &state, total);
+    FN(sum_keys)
+    (&a, &t, kv_head, at, low_first, high_last, high, unit, low_last, high_first, &shared, &state, total);
     FN(write)(&a, &t, kv_head, at, &state, total);
 #else
     for (; chunk < last; chunk++) { // each as if it were alone: how many a work-group takes decides no bit
         int begin = max_int(low_first, (int)rdi_attn_chunk_begin(chunk)),
             end = min_int(high_last, (int)rdi_attn_chunk_begin(chunk + 1));
         if (begin >= end) continue;
-        FN(sum_keys)(&a, &t, kv_head, at, begin, end, high, unit, low_last, high_first, &shared, &state, total);
+        FN(sum_keys)
+        (&a, &t, kv_head, at, begin, end, high, unit, low_last, high_first, &shared, &state, total);
         FN(write)(&a, &t, kv_head, at, chunk, &state, total);
         group_barrier(); // the totals have been read
     }

@@ -168,25 +168,27 @@ INLINE void visible_keys(const rdk_attn_gfx1201_args *a, const tile_rows *t, int
 }
 
 // ---- the page table -----------------------------------------------------------------------------------------------------
-// Lane w looks up the w-th 16-key tile of a step; readers take their tile's offset from that lane. Tiles outside [begin, end)
-// stand for the nearest inside, which lies in a valid block; a tile never straddles blocks.
-typedef struct page_entry {
-    uint block;
-    int in_block; // first key of the tile in the block
-} page_entry;
-INLINE page_entry page_of(const rdk_attn_gfx1201_args *a, global const char *table, int step, int tiles, int begin, int end) {
-    int tile = clamp_int((step >> 4) + (lane_id() & (tiles - 1)), begin >> 4, (end - 1) >> 4);
-    uint index = divide_by((uint)tile, a->block_magic);
-    return (page_entry){*(global const uint *)(table + index * 4), (tile - (int)index * a->block_tiles) * 16};
+// Each lane looks up one 16-key tile of 32 in a row, so that a look-up serves several steps; readers take their tile's offset
+// from its lane. Tiles outside [begin, end) stand for the nearest inside, which lies in a valid block; a tile never straddles
+// blocks.
+enum { PAGED_KEYS = 32 * 16 };
+INLINE int paged_tile(int key, int begin, int end) {
+    return clamp_int((key >> 4) + lane_id(), begin >> 4, (end - 1) >> 4);
+}
+INLINE uint block_of(const rdk_attn_gfx1201_args *a, global const char *table, int key, int begin, int end) {
+    uint index = divide_by((uint)paged_tile(key, begin, end), a->block_magic);
+    return *(global const uint *)(table + index * 4);
 }
 typedef struct pages {
     ulong k, v; // byte offsets of this lane's tile in the caches
 } pages;
-INLINE pages pages_at(const rdk_attn_gfx1201_args *a, const page_entry *entry) {
-    uint last = (uint)a->blocks - 1,
-         block = entry->block < last ? entry->block : last; // the host cannot check ids here
-    return (pages){(ulong)block * a->k_stride_block + (uint)(entry->in_block * a->k_stride_token),
-                   (ulong)block * a->v_stride_block + (uint)(entry->in_block * a->v_stride_token)};
+INLINE pages pages_at(const rdk_attn_gfx1201_args *a, uint block, int key, int begin, int end) {
+    int tile = paged_tile(key, begin, end),
+        in_block = (tile - (int)divide_by((uint)tile, a->block_magic) * a->block_tiles) * 16;
+    uint last = (uint)a->blocks - 1;
+    block = block < last ? block : last; // the host cannot check ids here
+    return (pages){(ulong)block * a->k_stride_block + (uint)(in_block * a->k_stride_token),
+                   (ulong)block * a->v_stride_block + (uint)(in_block * a->v_stride_token)};
 }
 INLINE ulong read_lane(ulong x, int lane) {
     uint low = __builtin_amdgcn_readlane((uint)x, lane),

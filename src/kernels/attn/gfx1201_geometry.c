@@ -56,12 +56,25 @@ static bool aligned(const char *field, const void *data, int64_t stride_token, i
     rdi_fail(RD_E_INVALID, "attn: %s: data=%p, needs a multiple of 16", field, data);
     return false;
 }
+// Rows of a tile are found by 32-bit offsets from its first: up to 64 tokens and all heads of a KV head.
+static bool tile_within_2g(const char *field, const rdi_attn_args *a, int64_t stride_token,
+                           int64_t stride_head, rd_dtype dtype) {
+    int64_t bytes =
+        (64 * stride_token + a->q_heads / a->kv_heads * stride_head) * (int64_t)rd_dtype_bytes(dtype);
+    if (bytes <= INT32_MAX) return true;
+    rdi_fail(RD_E_INVALID, "attn: %s: 64 tokens and the heads of a KV head span %lld bytes, needs <= %d",
+             field, (long long)bytes, INT32_MAX);
+    return false;
+}
 static bool operands_fit(const rdi_attn_args *a) {
     if (!aligned("q", a->q, a->q_stride_token, a->q_stride_head, 0, a->q_dtype) ||
         !aligned("out", a->out, a->out_stride_token, a->out_stride_head, 0, a->out_dtype) ||
         !aligned("k_cache", a->k_cache, a->k_stride_token, a->k_stride_head, a->k_stride_block,
                  a->kv_dtype) ||
-        !aligned("v_cache", a->v_cache, a->v_stride_token, a->v_stride_head, a->v_stride_block, a->kv_dtype))
+        !aligned("v_cache", a->v_cache, a->v_stride_token, a->v_stride_head, a->v_stride_block,
+                 a->kv_dtype) ||
+        !tile_within_2g("q", a, a->q_stride_token, a->q_stride_head, a->q_dtype) ||
+        !tile_within_2g("out", a, a->out_stride_token, a->out_stride_head, a->out_dtype))
         return false;
     if (a->k_stride_dim == 1 && a->v_stride_dim == 1) return true;
     rdi_fail(RD_E_INVALID, "attn: %s: stride[3]=%lld, needs 1", a->k_stride_dim == 1 ? "v_cache" : "k_cache",
@@ -134,11 +147,11 @@ static int32_t height_of(const shape *of, int64_t rows) {
     return of->kernel[height] || height == 0 ? height : height - 1;
 }
 
-// Chunks that a work-group takes one after the other, up to 8, so that it stages its queries once: as many as leave two
-// work-groups a compute unit. No bit depends on it.
-static int32_t chunks_of_group(int64_t groups, const rd_device_info *device) {
+// Chunks that a work-group takes one after the other, up to 8, so that it stages its queries once: as many as leave eight waves
+// a compute unit. No bit depends on it.
+static int32_t chunks_of_group(int64_t waves, const rd_device_info *device) {
     int32_t chunks = 1;
-    while (chunks < 8 && groups / (2 * chunks) >= 2 * device->compute_units) chunks *= 2;
+    while (chunks < 8 && waves / (2 * chunks) >= 8 * device->compute_units) chunks *= 2;
     return chunks;
 }
 
@@ -152,7 +165,8 @@ static int32_t decode(const rdi_attn_args *a, void *ws, const rd_device_info *de
     kernel.acc = RDK_ADDR(ws);
     kernel.state = RDK_ADDR((float *)ws + partials * a->head_dim);
     int64_t tiles = tiles_of(a, 16 << height);
-    kernel.group_chunks = chunks_of_group(tiles * a->kv_heads * kernel.chunks, device);
+    kernel.group_chunks =
+        chunks_of_group(tiles * a->kv_heads * kernel.chunks * shapes->waves[height], device);
     const uint32_t grid[3] = {(uint32_t)tiles, (uint32_t)a->kv_heads,
                               (uint32_t)rdi_ceil_div(kernel.chunks, kernel.group_chunks)};
     rdi_launch_fill(&out[0], shapes->kernel[height], grid, 32 * shapes->waves[height], &kernel,

@@ -51,7 +51,8 @@ kernel GROUP_SIZE(32 * RDK_MERGE_WAVES) void MERGE(const rdk_attn_gfx1201_args a
             for (; chunk + 3 <= end; chunk += 4, acc += 4 * HEAD) // four chunks' loads in flight
                 for (int i = 0; i < 4; i++)
                     for (int d = 0; d < LANE_DIMS; d++)
-                        sum[d] = fma32(acc[i * HEAD + lane * LANE_DIMS + d], lane_value(weight, chunk + i - base), sum[d]);
+                        sum[d] = fma32(acc[i * HEAD + lane * LANE_DIMS + d],
+                                       lane_value(weight, chunk + i - base), sum[d]);
             for (; chunk <= end; chunk++, acc += HEAD)
                 for (int d = 0; d < LANE_DIMS; d++)
                     sum[d] = fma32(acc[lane * LANE_DIMS + d], lane_value(weight, chunk - base), sum[d]);
