@@ -228,7 +228,7 @@ INLINE void FN(follow_maximum)(local const FN(shared) * s, FN(place) at, int til
 // Turns the wave's scores into weights for all waves.
 INLINE void FN(share_weights)(local FN(shared) * s, FN(place) at, int tile, v8f score, float unit,
                               FN(state) * state) {
-    float reference = state->top[tile] == MINUS_INF ? 0.0f : state->top[tile];
+    float reference = maximum32(state->top[tile], -MOST_FLOAT); // a row that saw no key: all its scores are -inf
     v8f p;
     for (int j = 0; j < 8; j++) p[j] = exp2_32(fma32(score[j], unit, (float)WEIGHT_LOG - reference));
     v4i code = FN(narrow_weights)(p);

@@ -20,8 +20,9 @@ typedef half v8h __attribute__((ext_vector_type(8)));
 #define GROUP_SIZE(threads_) __attribute__((reqd_work_group_size(threads_, 1, 1)))
 #define INLINE               static inline __attribute__((always_inline))
 
-#define MINUS_INF (-__builtin_inff())
-#define LOG2E     1.4426950408889634f
+#define MINUS_INF  (-__builtin_inff())
+#define MOST_FLOAT 0x1.fffffep127f
+#define LOG2E      1.4426950408889634f
 
 INLINE int thread_id(void) {
     return (int)__builtin_amdgcn_workitem_id_x();

@@ -2,6 +2,12 @@
 // The merge of a row's chunks on gfx1201: a wave a row, chunks in order, so that a row's bits are a function of its keys'
 // positions. No include guard: a kernel file defines HEAD and MERGE (a name), includes this, and undefines.
 #define LANE_DIMS (HEAD / 32)
+// Where dim LANE_DIMS * lane + d lies among a chunk's partials (gfx1201_write.inc): as it is, or even and odd dims apart.
+#if KV_FP8
+#define PARTIAL(d_) (lane * LANE_DIMS / 16 * 16 + lane * LANE_DIMS % 16 / 2 + ((d_)&1) * 8 + ((d_) >> 1))
+#else
+#define PARTIAL(d_) (lane * LANE_DIMS + (d_))
+#endif
 
 #ifndef RDK_ATTN_MERGE_ONCE
 #define RDK_ATTN_MERGE_ONCE
@@ -51,11 +57,11 @@ kernel GROUP_SIZE(32 * RDK_MERGE_WAVES) void MERGE(const rdk_attn_gfx1201_args a
             for (; chunk + 3 <= end; chunk += 4, acc += 4 * HEAD) // four chunks' loads in flight
                 for (int i = 0; i < 4; i++)
                     for (int d = 0; d < LANE_DIMS; d++)
-                        sum[d] = fma32(acc[i * HEAD + lane * LANE_DIMS + d],
-                                       lane_value(weight, chunk + i - base), sum[d]);
+                        sum[d] =
+                            fma32(acc[i * HEAD + PARTIAL(d)], lane_value(weight, chunk + i - base), sum[d]);
             for (; chunk <= end; chunk++, acc += HEAD)
                 for (int d = 0; d < LANE_DIMS; d++)
-                    sum[d] = fma32(acc[lane * LANE_DIMS + d], lane_value(weight, chunk - base), sum[d]);
+                    sum[d] = fma32(acc[PARTIAL(d)], lane_value(weight, chunk - base), sum[d]);
         }
         total = wave_sum(total) + exp2_32(sink - reference);
         int kv_head = (int)divide_by((uint)head, a.gqa_magic);
@@ -71,5 +77,6 @@ kernel GROUP_SIZE(32 * RDK_MERGE_WAVES) void MERGE(const rdk_attn_gfx1201_args a
 }
 
 #undef LANE_DIMS
+#undef PARTIAL
 #undef HEAD
 #undef MERGE
