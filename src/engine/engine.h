@@ -137,6 +137,32 @@ struct rd_session {
     bool host_fresh;
 };
 
+// ---- what a pass consists of, for profile.c ----------------------------------------------------------------------------
+typedef enum rdi_part {
+    RDI_PART_UPLOAD = 0,
+    RDI_PART_EMBED,
+    RDI_PART_NORM, // with the quantiser behind it under W8A8
+    RDI_PART_QKV,
+    RDI_PART_ROPE, // with the cache write, where a row does both
+    RDI_PART_KV_WRITE,
+    RDI_PART_ATTENTION,
+    RDI_PART_QUANT_ATTENTION,
+    RDI_PART_O,
+    RDI_PART_GATE_UP,
+    RDI_PART_ACT, // with the quantiser under W8A8
+    RDI_PART_DOWN,
+    RDI_PART_HEAD,
+    RDI_PARTS
+} rdi_part;
+// While an engine has one, passes count their parts and run those of `only`.
+typedef struct rdi_tally {
+    uint32_t only; // bits by part
+    int32_t calls[RDI_PARTS];
+    double bytes[RDI_PARTS]; // weights, scales, cached keys and values: what a pass must read from memory
+    double flops[RDI_PARTS]; // of products
+    const char *kernel[RDI_PARTS];
+} rdi_tally;
+
 // A decode or verify pass recorded on a card: one for each bucket of sequences, rows of each and bound of their lengths.
 enum { RDI_MAX_GRAPHS = 64 };
 typedef struct rdi_step_graph {
@@ -166,6 +192,7 @@ struct rd_engine {
     rdi_step_graph graph[RDI_MAX_GRAPHS];
     int32_t graph_count;
     int64_t replayed; // passes that a graph ran
+    rdi_tally *tally; // of a profile that is being made; else NULL
 };
 
 // ---- plans.c
@@ -201,6 +228,8 @@ int32_t rdi_step_width(const rd_engine *engine, const rd_step_item *items, int32
 void rdi_step_fill(rd_engine *engine, int32_t width);
 // Runs it, logits of all rows in scratch.logits: replayed, or run and recorded.
 rd_status rdi_step_replay(rd_engine *engine);
+int32_t rdi_step_keys(const rd_engine *engine); // the bound of its lengths that a graph is made for
+rd_status rdi_pass_record(rd_engine *engine, rd_status (*run)(rd_engine *engine), rd_graph **out);
 void rdi_step_graphs_free(rd_engine *engine);
 // Arguments shared by a run and by the size query for its workspace.
 rd_gemm_args rdi_linear_args(const rd_engine *engine, const rdi_linear *linear, bool fp8_input, void *input,

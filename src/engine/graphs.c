@@ -37,7 +37,7 @@ void rdi_step_fill(rd_engine *engine, int32_t width) {
 }
 
 // Lengths up to a power of two share a graph: grids are made for the bound, results do not depend on it.
-static int32_t keys_bound(const rd_engine *engine) {
+int32_t rdi_step_keys(const rd_engine *engine) {
     int64_t bound = LEAST_KEYS;
     while (bound < engine->batch.keys) bound *= 2;
     return (int32_t)rdi_min(bound, engine->geometry.context_tokens);
@@ -72,9 +72,9 @@ static rdi_step_graph *new_graph(rd_engine *engine) {
 }
 
 // Recording runs nothing; whatever fails in between, it must end.
-static rd_status record(rd_engine *engine, rd_graph **out) {
+rd_status rdi_pass_record(rd_engine *engine, rd_status (*run)(rd_engine *engine), rd_graph **out) {
     RDI_TRY(rd_graph_begin(engine->ctx, engine->memory.stream));
-    rd_status status = run_pass(engine);
+    rd_status status = run(engine);
     rd_status ended = rd_graph_end(engine->ctx, engine->memory.stream, out);
     if (status == RD_OK) return ended;
     if (ended == RD_OK) rd_graph_free(*out);
@@ -84,13 +84,13 @@ static rd_status record(rd_engine *engine, rd_graph **out) {
 
 rd_status rdi_step_replay(rd_engine *engine) {
     engine->batch.first_out = 0;
-    engine->batch.keys = keys_bound(engine);
+    engine->batch.keys = rdi_step_keys(engine);
     rdi_step_graph *known = find_graph(engine);
     const bool fresh = !known;
     if (fresh) known = new_graph(engine);
     known->used = engine->passes[RDI_PASS_STEP];
     if (fresh) return run_pass(engine); // the first of its kind runs as it is: many are asked for once
-    if (!known->graph) RDI_TRY(record(engine, &known->graph));
+    if (!known->graph) RDI_TRY(rdi_pass_record(engine, run_pass, &known->graph));
     engine->replayed++;
     engine->memory.busy = true;
     return rd_graph_launch(known->graph, engine->memory.stream);
