@@ -18,14 +18,15 @@ static bool whole_tiles(int64_t tiles, int32_t units) {
     return tiles * 16 >= rdi_ceil_div(tiles, units) * units * 15;
 }
 
-rdi_skinny_plan rdi_gemm_skinny_plan(const rdi_gemm_args *a, int32_t units, int32_t parts, int32_t boxes) {
-    rdi_skinny_plan plan = {.columns = 8, .parts = parts, .rows = tile_rows(a->n, units), .boxes = boxes};
+rdi_skinny_plan rdi_gemm_skinny_plan(const rdi_gemm_args *a, int32_t units, int32_t rows, int32_t parts,
+                                     int32_t boxes, int32_t columns_max) {
+    rdi_skinny_plan plan = {.columns = 8, .parts = parts, .rows = rows, .boxes = boxes};
     int64_t tiles = rdi_ceil_div(a->n, plan.rows), columns = a->m * parts;
     plan.whole = whole_tiles(tiles, units);
     plan.ranges = rdi_min(units, plan.whole ? tiles : tiles * TILE_BLOCKS);
     // Weights that leave multiprocessors idle are read by several blocks of few columns each.
-    while (plan.columns < RDK_SKINNY_COLUMNS_MAX &&
-           rdi_ceil_div(columns, plan.columns) * plan.ranges > units && plan.columns < columns)
+    while (plan.columns < columns_max && rdi_ceil_div(columns, plan.columns) * plan.ranges > units &&
+           plan.columns < columns)
         plan.columns *= 2;
     plan.slices = (int32_t)rdi_ceil_div(columns, plan.columns);
     return plan;
@@ -158,9 +159,14 @@ static int32_t parts_of(rd_dtype dtype) {
     return dtype == RD_DTYPE_BF16 ? 1 : dtype == RD_DTYPE_F16 ? 2 : 4;
 }
 
+static rdi_skinny_plan step_plan(const rdi_gemm_args *a, int32_t units) {
+    return rdi_gemm_skinny_plan(a, units, tile_rows(a->n, units), parts_of(a->a_dtype), 1,
+                                RDK_SKINNY_COLUMNS_MAX);
+}
+
 size_t rdi_gemm_bf16_step_sm90a_ws(const void *args, int32_t units) {
     const rdi_gemm_args *a = args;
-    rdi_skinny_plan plan = rdi_gemm_skinny_plan(a, units, parts_of(a->a_dtype), 1);
+    rdi_skinny_plan plan = step_plan(a, units);
     return rdi_gemm_skinny_ws(a, &plan);
 }
 
@@ -174,7 +180,7 @@ int32_t rdi_gemm_bf16_step_sm90a(const void *args, void *ws, const rd_device_inf
          "rdk_gemm_bf16_step_sm90a_c128_r128"},
     };
     const rdi_gemm_args *a = args;
-    rdi_skinny_plan plan = rdi_gemm_skinny_plan(a, device->compute_units, parts_of(a->a_dtype), 1);
+    rdi_skinny_plan plan = step_plan(a, device->compute_units);
     int32_t index = 0;
     while (8 << index < plan.columns) index++;
     return rdi_gemm_skinny_launches(a, ws, &plan, names[plan.rows == 128][index],
