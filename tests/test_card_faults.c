@@ -153,6 +153,13 @@ static void test_lost_in_mid_run(void **state) {
     assert_true(result.code == RD_E_DEVICE || result.code == RD_E_NO_DEVICE);
     says("act_mul_gfx1201");
     says("sim:gfx1201: hip");
+    // The file to send tells what ran, on what, and what stopped it.
+    cli_run("GFX12SIM_LOSE_AFTER=9", "check --device sim:gfx1201 --op act_mul --json", &result);
+    assert_true(result.code == RD_E_DEVICE || result.code == RD_E_NO_DEVICE);
+    says("\"model\":\t\"AMD Radeon AI PRO R9700 (gfx12sim)\"");
+    says("\"driver\":\t\"HIP ");
+    says("\"fault\":\t\"act_mul_gfx1201: ");
+    says("\"verdict\":\t\"FAILED\"");
 }
 
 // The whole runner: weights that do not fit, and a card that is lost in the prompt or in a step. Each ends with the words and

@@ -115,7 +115,7 @@ static void test_open_names_the_known_devices(void **state) {
         assert_null(device);
         assert_non_null(
             strstr(rd_error_text(),
-                   "needs one of: cpu cpu:ref cpu:avx2 cpu:avx512 gpu:0 sim:gfx1201 r9700-gfx1201"));
+                   "needs one of: cpu cpu:double cpu:ref cpu:avx2 cpu:avx512 gpu:0 sim:gfx1201 r9700-gfx1201"));
     }
     assert_int_equal(rd_device_open("cpu", NULL), RD_E_INVALID);
     rd_device *device = NULL;

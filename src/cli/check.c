@@ -28,8 +28,10 @@ static const struct {
 
 typedef struct totals {
     int64_t rows, cases, failed;
-    cJSON *list; // NULL: text
-    char model[128], arch[32];
+    cJSON *list;  // rows; NULL: text
+    cJSON *head;  // what was checked: the device, at the first op
+    bool faulted; // the card stopped: later rows were not run
+    char fault[512];
 } totals;
 
 static void collect_rows(check_run *run, const char *backend) {
@@ -58,15 +60,12 @@ static void report_row(const check_row *row, totals *sum) {
         cli_json_text(object, "op", row->kernel->op);
         cli_json_text(object, "kernel", row->kernel->name);
         cli_json_text(object, "verdict", verdict_of(row));
-        cli_json_text(object, "device",
-                      sum->model); // each row tells its whole story: files are sent and joined
-        cli_json_text(object, "arch", sum->arch);
-        cli_json_text(object, "version", rd_version());
-        cli_json_text(object, "build", rd_build_id());
         cJSON_AddNumberToObject(object, "cases", (double)row->cases);
         cJSON_AddNumberToObject(object, "failed", (double)row->failed);
         cJSON_AddNumberToObject(object, "refused", (double)row->refused);
-        cli_json_real(object, "worst_share_of_limit", row->worst);
+        cli_json_real(object, "max_error", row->worst * row->worst_limit);
+        cli_json_real(object, "limit", row->worst_limit);
+        cli_json_text(object, "measure", row->worst_measure ? row->worst_measure : "");
         cli_json_text(object, "worst_case", row->worst_case);
         cli_json_text(object, "reason", row->failed ? row->failure : never_ran ? row->refusal : "");
         cJSON_AddItemToArray(sum->list, object);
@@ -83,6 +82,25 @@ static void report_row(const check_row *row, totals *sum) {
     fflush(stdout);
 }
 
+// A file of a check is sent and kept: it says what was checked, with what, and on which card and driver.
+static void describe_device(totals *sum, const rd_device_info *info) {
+    if (!sum->list || sum->head) return;
+    char date[32];
+    time_t now = time(NULL);
+    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime(&now));
+    sum->head = cJSON_CreateObject();
+    cli_json_text(sum->head, "version", rd_version());
+    cli_json_text(sum->head, "build", rd_build_id());
+    cli_json_text(sum->head, "date", date);
+    cli_json_text(sum->head, "device", info->name);
+    cli_json_text(sum->head, "model", info->model);
+    cli_json_text(sum->head, "arch", info->arch);
+    cli_json_text(sum->head, "isa", info->isa);
+    cli_json_text(sum->head, "driver", info->driver);
+    cJSON_AddNumberToObject(sum->head, "compute_units", info->compute_units);
+    cJSON_AddNumberToObject(sum->head, "memory_bytes", (double)info->memory_bytes);
+}
+
 static rd_status check_rows(const char *device, int64_t threads, check_run *run, totals *sum) {
     void (*cases)(check_run *) = NULL;
     for (int i = 0; i < CLI_COUNT(checkers); i++)
@@ -95,10 +113,7 @@ static rd_status check_rows(const char *device, int64_t threads, check_run *run,
         status =
             cli_error(RD_E_NO_DEVICE, "device=%s is a fixture, needs a device that runs kernels", info.name);
     run->host = run->ctx;
-    if (status == RD_OK) {
-        snprintf(sum->model, sizeof sum->model, "%s", info.model);
-        snprintf(sum->arch, sizeof sum->arch, "%s", info.arch);
-    }
+    if (status == RD_OK) describe_device(sum, &info);
     run->simulated = status == RD_OK && !strncmp(info.name, "sim:", 4);
     if (status == RD_OK && rd_ctx_device_number(run->ctx)) status = cli_open_ctx("cpu", threads, &run->host);
     if (status == RD_OK) {
@@ -113,15 +128,26 @@ static rd_status check_rows(const char *device, int64_t threads, check_run *run,
         printf("%-44s judges the rows above%s\n", run->reference->name,
                run->row_count ? "" : ": there are none");
     if (status == RD_OK) status = run->status;
+    if (status != RD_OK && run->status == status) { // of a case, not of the machinery
+        sum->faulted = status == RD_E_DEVICE || status == RD_E_NO_DEVICE;
+        snprintf(sum->fault, sizeof sum->fault, "%s", run->fault);
+    }
     if (run->host != run->ctx) rd_ctx_free(run->host);
     rd_ctx_free(run->ctx);
     return status;
 }
 
-static rd_status finish(const totals *sum, uint64_t seed) {
+static rd_status finish(totals *sum, uint64_t seed, bool full) {
     rd_status status = RD_OK;
     if (sum->list) {
-        status = cli_print_json(sum->list);
+        cJSON_AddNumberToObject(sum->head, "seed", (double)seed);
+        cJSON_AddBoolToObject(sum->head, "full", full);
+        cJSON_AddNumberToObject(sum->head, "rows_run", (double)sum->rows);
+        cJSON_AddNumberToObject(sum->head, "cases", (double)sum->cases);
+        cJSON_AddNumberToObject(sum->head, "failed", (double)sum->failed);
+        cli_json_text(sum->head, "fault", sum->fault);
+        cJSON_AddItemToObject(sum->head, "rows", sum->list);
+        status = cli_print_json(sum->head);
     } else {
         printf("%lld rows, %lld cases, %lld failed, seed %llu\n", (long long)sum->rows, (long long)sum->cases,
                (long long)sum->failed, (unsigned long long)seed);
@@ -171,12 +197,14 @@ rd_status cli_run_check(int argc, char **argv) {
     if (json) fprintf(stderr, "seed %lld\n", (long long)seed);
     cli_catch_interrupt();
     status = check_all(op, device, threads, (uint64_t)seed, full, &sum);
-    if (status != RD_OK && status != RD_E_CANCELLED) {
+    // A card that stopped in mid-run: what was found until then, and the fault, are what the file is for.
+    if (status != RD_OK && status != RD_E_CANCELLED && !(json && sum.faulted)) {
         cJSON_Delete(sum.list);
+        cJSON_Delete(sum.head);
         return status;
     }
-    rd_status verdict = finish(&sum, (uint64_t)seed);
+    rd_status verdict = finish(&sum, (uint64_t)seed, full);
     if (verdict == RD_OK && status == RD_E_CANCELLED)
         return cli_error(status, "check: stopped by a signal: later cases were not run");
-    return verdict;
+    return sum.faulted ? status : verdict;
 }

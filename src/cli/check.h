@@ -11,6 +11,8 @@ typedef struct check_row { // one kernel's tally
     const rd_kernel_info *kernel;
     int64_t cases, failed, refused;
     double worst; // error as a share of the limit; above 1 fails
+    double worst_limit;
+    const char *worst_measure; // what the limit is one of
     char worst_case[96];
     char failure[224]; // text of the first failure
     char refusal[224]; // text of the last refusal
@@ -27,6 +29,7 @@ typedef struct check_run { // one op
     check_row rows[CHECK_MOST_ROWS];
     int row_count;
     rd_status status; // of the machinery: out of memory and the like
+    char fault[512];  // what stopped the card, when that is why
 } check_run;
 
 // How judged values are compared with the reference's.

@@ -12,6 +12,7 @@ static cJSON *device_json(const rd_device_info *info) {
     cli_json_text(object, "arch", info->arch);
     cli_json_text(object, "isa", info->isa);
     cli_json_text(object, "model", info->model);
+    cli_json_text(object, "driver", info->driver);
     cJSON_AddBoolToObject(object, "fixture", info->is_fixture);
     cJSON_AddNumberToObject(object, "compute_units", info->compute_units);
     cJSON_AddNumberToObject(object, "performance_cores", info->performance_cores);
@@ -47,6 +48,7 @@ static void print_device(const rd_device_info *info) {
     print_size("memory", info->memory_bytes);
     if (strcmp(info->backend, "cpu") && !*info->isa)
         printf(", no kernels in this build for it (they are for gfx1201 and sm_90a)");
+    if (*info->driver) printf(", %s", info->driver);
     if (info->read_gbs > 0) printf(", read %.1f GB/s", info->read_gbs);
     printf("\n");
 }
