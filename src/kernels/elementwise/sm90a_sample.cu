@@ -52,7 +52,8 @@ __device__ void add_slice(const rdk_sample_sm90a_args &args, const rule &rules, 
         uint64_t mass = 0;
         bool counts = rules.measure(logit[j], bin, mass);
         uint32_t low = (uint32_t)mass & 0x1ffff, high = (uint32_t)(mass >> 17);
-        if (__all_sync(0xffffffffu, counts && bin == __shfl_sync(0xffffffffu, bin, 0))) {
+        uint32_t first = __shfl_sync(0xffffffffu, bin, 0); // all lanes take part, also those whose token does not count
+        if (__all_sync(0xffffffffu, counts && bin == first)) {
             low = __reduce_add_sync(0xffffffffu, low);
             high = __reduce_add_sync(0xffffffffu, high);
             if (threadIdx.x % 32) continue;

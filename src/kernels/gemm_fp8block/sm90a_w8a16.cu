@@ -24,42 +24,25 @@ __device__ __forceinline__ uint4 shared_vector(uint32_t address) {
     return v;
 }
 
-// Lane (g, c) of the fragments (g = lane / 4, c = lane % 4) takes k = 32 c .. 32 c + 31 of weight rows g and g + 8 of its warp's 16
-// and of column g, 16 at a time; lanes with c >= 2 take their later half first, which keeps all eight lanes of a shared-memory
-// pass on different banks under the 128-byte swizzle.
-struct codes {
-    uint4 half[2][2]; // [in turn][row g, row g + 8]
-};
-
-template <class R> __device__ __forceinline__ codes load_codes(const R &r, uint32_t slot) {
-    int lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
-    uint32_t row = smem_address(r.tiles[slot]) + (threadIdx.x / 32 * 16 + g) * RDK_SKINNY_ROW_BYTES;
-    codes w;
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        uint32_t at = row + ((2 * c + (half ^ c / 2)) ^ g) * 16;
-        w.half[half][0] = shared_vector(at);
-        w.half[half][1] = shared_vector(at + 8 * RDK_SKINNY_ROW_BYTES);
-    }
-    return w;
-}
-
-// One block of 128 k: sum += Ws * (16 weight rows of this warp) x columns. Even and odd steps have their own sums: two chains of
-// products instead of one.
+// One block of 128 k: sum += Ws * (16 weight rows of this warp) x columns. Lane (g, c) of the fragments (g = lane / 4, c = lane % 4)
+// takes k = 32 c .. 32 c + 31 of weight rows g and g + 8 and of column g, 16 at a time; lanes with c >= 2 take their later half
+// first, which keeps all eight lanes of a shared-memory pass on different banks under the 128-byte swizzle. Even and odd steps
+// have their own sums: two chains of products instead of one.
 template <class R, bool F16>
-__device__ __forceinline__ void multiply_block(const R &r, uint32_t slot, const codes &w, float scale,
-                                               float (&sum)[R::columns / 2]) {
+__device__ __forceinline__ void multiply_block(const R &r, uint32_t slot, float scale, float (&sum)[R::columns / 2]) {
     constexpr int tiles = R::columns / 8;
     int lane = threadIdx.x % 32, g = lane / 4, c = lane % 4;
-    uint32_t columns = smem_address(r.tiles[slot]) + R::weight_bytes + c / 2 * R::box_bytes + g * RDK_SKINNY_ROW_BYTES;
+    uint32_t tile = smem_address(r.tiles[slot]), rows = tile + (threadIdx.x / 32 * 16 + g) * RDK_SKINNY_ROW_BYTES;
+    uint32_t columns = tile + R::weight_bytes + c / 2 * R::box_bytes + g * RDK_SKINNY_ROW_BYTES;
     float acc[2][tiles][4] = {};
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        const uint4 &upper = w.half[half][0], &lower = w.half[half][1];
+        uint32_t h = half ^ c / 2, at = ((2 * c + h) ^ g) * 16;
+        uint4 upper = shared_vector(rows + at), lower = shared_vector(rows + 8 * RDK_SKINNY_ROW_BYTES + at);
         const uint32_t code[2][4] = {{upper.x, upper.y, upper.z, upper.w}, {lower.x, lower.y, lower.z, lower.w}};
 #pragma unroll
         for (int pair = 0; pair < 2; pair++) {
-            uint32_t a[2][4], chunk = ((c % 2 * 4 + (half ^ c / 2) * 2 + pair) ^ g) * 16;
+            uint32_t a[2][4], chunk = ((c % 2 * 4 + h * 2 + pair) ^ g) * 16;
 #pragma unroll
             for (int odd = 0; odd < 2; odd++) {
                 widen<F16>(code[0][pair * 2 + odd], a[odd][0], a[odd][2]);
@@ -77,19 +60,10 @@ __device__ __forceinline__ void multiply_block(const R &r, uint32_t slot, const 
     for (int i = 0; i < R::columns / 2; i++) sum[i] = fmaf(acc[0][i / 4][i % 4] + acc[1][i / 4][i % 4], scale, sum[i]);
 }
 
-// The next block's codes are loaded before this one is multiplied.
 template <class R, bool F16>
 __device__ __forceinline__ void multiply(const rdk_skinny_args &args, R &r, const skinny_run &run) {
     int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); // the same in all lanes, and the compiler sees it
-    skinny_cursor head = {0, 0}, tail = {0, 0};
-    auto take = [&]() {
-        barrier_wait(&r.full[head.slot], head.parity);
-        codes w = load_codes(r, head.slot);
-        head.template advance<R::stages>();
-        return w;
-    };
-    codes next = {};
-    if (run.begin < run.end) next = take();
+    skinny_cursor at = {0, 0};
     for (int32_t unit = run.begin; unit < run.end;) {
         int32_t tile = unit / args.k_blocks, kb = unit - tile * args.k_blocks, tile_end = (tile + 1) * args.k_blocks;
         int32_t end = min(run.end, tile_end);
@@ -98,10 +72,9 @@ __device__ __forceinline__ void multiply(const rdk_skinny_args &args, R &r, cons
         for (; unit < end; unit++, kb++) {
             float scale = load_scale(args.w_scale, tile * args.w_scale_stride_n + kb * args.w_scale_stride_k,
                                      args.w_scale_e8m0 != 0);
-            codes w = next;
-            if (unit + 1 < run.end) next = take();
-            multiply_block<R, F16>(r, tail.slot, w, scale, sum);
-            skinny_release(r, tail);
+            barrier_wait(&r.full[at.slot], at.parity);
+            multiply_block<R, F16>(r, at.slot, scale, sum);
+            skinny_release(r, at);
         }
         if (!first) {
             skinny_leave<R>(skinny_words<R>(args, run, run.range, group), sum);
