@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches of gemm_fp8block_w8a16 on sm_90a: the tiles of gemm_bf16 over k blocks of 128.
-#include "kernels/gemm_bf16/sm90a_skinny.h"
+#include "kernels/gemm_fp8block/sm90a_skinny_geometry.h"
 #include "kernels/rows.h"
 
 enum {
