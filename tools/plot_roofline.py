@@ -33,7 +33,7 @@ def line(a, b, colour="#222", width=1.0, dash=""):
 
 def grid(axes):
     out = []
-    for label, low, high, across in (("products a byte", *axes.x, True), ("TFLOP/s", *axes.y, False)):
+    for label, low, high, across in (("operations a byte", *axes.x, True), ("TFLOP/s", *axes.y, False)):
         for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1):
             value = 10.0 ** power
             if not low <= value <= high:
