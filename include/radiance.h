@@ -111,9 +111,11 @@ typedef struct rd_device_info {
     int64_t l1_bytes, l2_bytes, l3_bytes, lds_bytes, memory_bytes;
     double
         read_gbs; // read bandwidth, GB/s (1e9): measured on a host, the source's figure on a fixture; 0 unknown
+    const char *driver; // a card's: "HIP 7.2.1, amdgpu 6.14.14", "CUDA driver 13.0"; "" elsewhere
 } rd_device_info;
 
-// name: "cpu" (probe this machine), "cpu:avx2" / "cpu:ref" (this machine, ISA capped), "gpu:N" (card N of all vendors),
+// name: "cpu" (probe this machine), "cpu:avx2" / "cpu:ref" (this machine, ISA capped), "cpu:double" (its reference rows
+// alone: double accumulation, very slow), "gpu:N" (card N of all vendors),
 // "sim:gfx1201" (a simulated R9700: gfx1201 machine code on the CPU), or a fixture name (rd_device_fixture_at).
 // RD_E_NO_DEVICE names the known ones, or says in words why there is no card.
 RD_API rd_status rd_device_open(const char *name, rd_device **out);
@@ -144,6 +146,7 @@ typedef struct rd_ctx_options {
     void *parallel_for_state;
     rd_log_fn log; // NULL = silent
     void *log_state;
+    int32_t trust_card; // 1: its kernels are not checked at first use, as with RADIANCE_TRUST=1
 } rd_ctx_options;
 
 RD_API rd_status rd_ctx_create(const rd_ctx_options *options, rd_ctx **out); // options may be NULL
@@ -170,6 +173,9 @@ RD_API rd_status rd_memory_set(rd_ctx *ctx, void *to, int32_t byte, size_t bytes
 RD_API rd_status rd_stream_create(rd_ctx *ctx, rd_stream *out);
 RD_API rd_status rd_stream_free(rd_ctx *ctx, rd_stream stream);
 RD_API rd_status rd_stream_sync(rd_ctx *ctx, rd_stream stream); // the host waits
+// Reads `bytes` of the context's own memory, random ones beyond its caches: the ceiling of what only reads. On a card by a
+// kernel of ours and the device's clock, best of five; on the CPU with the context's threads.
+RD_API rd_status rd_ctx_measure_read(rd_ctx *ctx, int64_t bytes, double *read_gbs);
 // What runs and copies on `stream` between begin and end is recorded, not executed, and replayed by each launch with the
 // same operands. A call that fails in between ends the recording.
 typedef struct rd_graph rd_graph;
@@ -210,7 +216,8 @@ typedef struct rd_constraint {
 
 typedef struct rd_kernel_info {
     const char *name, *op, *backend, *isa, *computes;
-    const char *order; // order class: rows of one class give the same bits for the same inputs
+    const char *order; // order class: rows of one class on one device give the same bits for the same inputs; "any":
+                       // one order serves every pass, steps and prompts alike
     int32_t is_reference;
     int32_t constraint_count;
     const rd_constraint *constraints;
@@ -413,6 +420,14 @@ typedef struct rd_kv_write_args {
     rd_tensor slots;            // [tokens] i64: block * block_tokens + offset; negative = skip
 } rd_kv_write_args;
 RD_API rd_status rd_kv_write_run(const rd_plan *plan, const rd_kv_write_args *args, rd_stream stream);
+
+// rope_kv_write: rope of q and k (with qk-norm when planned), then kv_write of the rotated k and of v, in one launch. Same bits
+// of q and of the caches as the two ops in sequence: the rotated k is rounded to its type before it is written.
+//   rope->q [tokens, q_heads, head_dim] is rotated in place; rope->k [tokens, kv_heads, head_dim] is consumed: what it holds
+//   afterwards is unspecified (a card rotates it on its way to the cache). kv->k is left out (data NULL) or the same tensor
+//   as rope->k; kv->v has its shape and type. The other operands are those of rd_rope_args and rd_kv_write_args.
+RD_API rd_status rd_rope_kv_write_run(const rd_plan *plan, const rd_rope_args *rope,
+                                      const rd_kv_write_args *kv, rd_stream stream);
 
 // embed: y[t] = table[ids[t]] * scale. An id outside the table is RD_E_INVALID.
 typedef struct rd_embed_args {

@@ -54,6 +54,7 @@ static rd_status open_card(const char *name, const rdi_driver *driver, const cha
     device->info.name = device->name;
     snprintf(device->card->name, sizeof device->card->name, "%s", name);
     device->card->driver = driver;
+    device->info.driver = driver->version(device->card);
     device->card->number = number;
     pthread_mutex_init(&device->card->lock, NULL);
     *out = device;

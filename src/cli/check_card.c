@@ -36,17 +36,14 @@ NO_WS(rope)
 NO_WS(act_mul)
 NO_WS(kv_write)
 NO_WS(embed)
-
-enum { MOST_TENSORS = 10 };
-
-// Where an args struct holds tensors; `writes` has a bit for each that the op writes.
-struct check_op {
-    rd_status (*run)(const rd_plan *plan, const void *args, void *ws, size_t *bytes, rd_stream stream);
-    size_t bytes;
-    uint32_t writes;
-    int count;
-    size_t tensor[MOST_TENSORS];
-};
+static rd_status bare_rope_kv_write(const rd_plan *plan, const void *args, rd_stream stream) {
+    const check_rope_kv_write_args *a = args;
+    return rd_rope_kv_write_run(plan, &a->rope, &a->kv, stream);
+}
+static rd_status run_rope_kv_write(const rd_plan *plan, const void *args, void *ws, size_t *bytes,
+                                   rd_stream stream) {
+    return without_ws(bare_rope_kv_write, plan, args, ws, bytes, stream);
+}
 
 #define OP(name_, writes_, count_, ...)                                                                      \
     const check_op check_op_##name_ = {                                                                      \
@@ -66,10 +63,40 @@ OP(rope, 3u, 6, R(q), R(k), R(positions), R(inv_freq), R(q_norm), R(k_norm))
 OP(act_mul, 1u << 2, 3, M(gate), M(up), M(y))
 #define K(member_) AT(rd_kv_write_args, member_)
 OP(kv_write, 3u << 2, 7, K(k), K(v), K(k_cache), K(v_cache), K(k_scale), K(v_scale), K(slots))
+#define H(member_) AT(check_rope_kv_write_args, member_)
+const check_op check_op_rope_kv_write = {run_rope_kv_write,
+                                         sizeof(check_rope_kv_write_args),
+                                         1u | 3u << 7,
+                                         12,
+                                         {H(rope.q), H(rope.k), H(rope.positions), H(rope.inv_freq),
+                                          H(rope.q_norm), H(rope.k_norm), H(kv.v), H(kv.k_cache),
+                                          H(kv.v_cache), H(kv.k_scale), H(kv.v_scale), H(kv.slots)}};
 #define E(member_) AT(rd_embed_args, member_)
 OP(embed, 1u << 2, 3, E(table), E(ids), E(y))
 #define S(member_) AT(rd_sample_args, member_)
 OP(sample, 1u << 1, 2, S(logits), S(ids))
+
+const check_op *check_op_of(const char *op) {
+    static const struct {
+        const char *op;
+        const check_op *calls;
+    } known[] = {{"quant_fp8", &check_op_quant},
+                 {"rmsnorm", &check_op_rmsnorm},
+                 {"rope", &check_op_rope},
+                 {"act_mul", &check_op_act_mul},
+                 {"kv_write", &check_op_kv_write},
+                 {"rope_kv_write", &check_op_rope_kv_write},
+                 {"embed", &check_op_embed},
+                 {"sample", &check_op_sample},
+                 {"gemm_fp8block", &check_op_gemm},
+                 {"gemm_bf16", &check_op_gemm},
+                 {"gemm_fp8block_w8a16", &check_op_gemm},
+                 {"attn_prefill", &check_op_attn},
+                 {"attn_decode", &check_op_attn}};
+    for (int i = 0; i < CLI_COUNT(known); i++)
+        if (!strcmp(known[i].op, op)) return known[i].calls;
+    return NULL;
+}
 
 // ---- a buffer on the card between guards ------------------------------------------------------------------------------
 enum { GUARD_BYTES = 256, GUARD = 0xa5 };
@@ -81,13 +108,13 @@ typedef struct staged {
 } staged;
 typedef struct stage {
     rd_ctx *ctx;
-    staged at[MOST_TENSORS + 2];
+    staged at[CHECK_TENSORS + 2];
     int count;
     bool simulated;
 } stage;
 
 // Bytes from the first to the last element; at least the dense size, because token-ordered caches lie in groups.
-static size_t span_bytes(const rd_tensor *t) {
+size_t check_span_bytes(const rd_tensor *t) {
     int64_t last = 0, elems = 1;
     for (int32_t axis = 0; axis < t->rank; axis++) {
         last += (t->shape[axis] - 1) * t->stride[axis];
@@ -144,7 +171,7 @@ static rd_status stage_operands(stage *s, const check_op *op, char *args) {
     for (int i = 0; i < op->count; i++) {
         rd_tensor *tensor = (rd_tensor *)(void *)(args + op->tensor[i]);
         if (!tensor->data) continue;
-        rd_status status = put(s, tensor->data, span_bytes(tensor), op->writes >> i & 1, &tensor->data);
+        rd_status status = put(s, tensor->data, check_span_bytes(tensor), op->writes >> i & 1, &tensor->data);
         if (status != RD_OK) return status;
         tensor->device = rd_ctx_device_number(s->ctx);
     }
@@ -155,7 +182,7 @@ static rd_status stage_operands(stage *s, const check_op *op, char *args) {
 }
 
 static rd_status run_on_card(rd_ctx *ctx, const check_op *op, const rd_plan *plan, const void *args) {
-    _Alignas(16) char there[sizeof(rd_attn_args)]; // the largest of them
+    _Alignas(16) char there[sizeof(check_rope_kv_write_args)]; // the largest of them
     memcpy(there, args, op->bytes);
     rd_device_info info = {.struct_size = sizeof info};
     rd_status status = rd_device_get_info(rd_ctx_device(ctx), &info);

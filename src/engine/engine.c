@@ -7,7 +7,7 @@
 
 // Rows of order class "step" take 128 rows a call; a larger pass would fall to class "chunk", and a session's bits would
 // depend on how many others step with it.
-enum { CARD_LOGIT_ROWS = 16, CARD_STEP_ROWS = 128 };
+enum { CARD_STEP_ROWS = 128 };
 
 // ---- geometry --------------------------------------------------------------------------------------------------------
 static rd_status check_range(const char *field, int64_t value, int64_t min, int64_t max) {
@@ -60,9 +60,9 @@ static rd_status derive_geometry(const rdi_model_config *config, const rd_engine
     RDI_TRY(check_range("max_sessions * context_tokens / 64", blocks, 1, INT32_MAX / 4));
     g->pool_blocks = (int32_t)blocks;
     // One session's rows go straight to their destination; several share a buffer that holds a few verify steps. On a card
-    // the destination may be host memory, and rows that take 16-bit activations take 16 of them.
+    // the destination may be host memory, and a whole step is one call of the head, which reads its weight once.
     if (g->on_card)
-        g->logit_rows = (int32_t)rdi_min(g->row_capacity, CARD_LOGIT_ROWS);
+        g->logit_rows = (int32_t)rdi_min(g->step_rows, (int64_t)RD_MAX_VERIFY_WIDTH * g->max_sessions);
     else if (g->max_sessions > 1)
         g->logit_rows =
             (int32_t)rdi_min(g->row_capacity, (int64_t)RD_MAX_VERIFY_WIDTH * rdi_min(g->max_sessions, 4));
@@ -251,7 +251,7 @@ static rd_status make(rd_engine *engine, const rd_engine_options *options) {
     RDI_TRY(carve(engine));
     const int64_t freq_bytes = engine->geometry.head_dim / 2 * (int64_t)sizeof(float);
     float *inv_freq = rdi_memory_open(&engine->memory, engine->scratch.inv_freq, freq_bytes);
-    if (!inv_freq) return RD_E_NOMEM;
+    if (!inv_freq) return engine->memory.failure;
     RDI_TRY(fill_inv_freq(rdi_model_get_config(engine->model), engine->geometry.head_dim, inv_freq));
     RDI_TRY(rdi_memory_commit(&engine->memory, engine->scratch.inv_freq, freq_bytes));
     if (engine->geometry.on_card) RDI_TRY(clear_cache(engine));

@@ -40,10 +40,11 @@ static void *alloc_host(int64_t bytes) {
 
 void *rdi_memory_alloc(rdi_memory *memory, int64_t bytes) {
     void *pointer = NULL;
+    memory->failure = RD_E_NOMEM;
     if (memory->device)
-        (void)rd_memory_alloc(memory->ctx, (size_t)bytes, &pointer); // NULL tells, the text is set
+        memory->failure = rd_memory_alloc(memory->ctx, (size_t)bytes, &pointer);
     else if (memory->page_locked)
-        (void)rd_memory_alloc_host(memory->ctx, (size_t)bytes, &pointer);
+        memory->failure = rd_memory_alloc_host(memory->ctx, (size_t)bytes, &pointer);
     else
         pointer = alloc_host(bytes);
     if (pointer) memory->allocated_bytes += bytes;
@@ -62,6 +63,7 @@ void rdi_memory_free(rdi_memory *memory, void *pointer, int64_t bytes) {
 }
 
 rd_status rdi_memory_write(rdi_memory *memory, void *to, const void *host, int64_t bytes) {
+    memory->busy = true;
     if (memory->device)
         return rd_memory_copy(memory->ctx, to, host, (size_t)bytes, RD_COPY_TO_DEVICE, memory->stream);
     memcpy(to, host, (size_t)bytes);
@@ -69,23 +71,30 @@ rd_status rdi_memory_write(rdi_memory *memory, void *to, const void *host, int64
 }
 
 rd_status rdi_memory_move(rdi_memory *memory, void *to, const void *from, int64_t bytes) {
+    memory->busy = true;
     if (memory->device)
         return rd_memory_copy(memory->ctx, to, from, (size_t)bytes, RD_COPY_ON_DEVICE, memory->stream);
     memcpy(to, from, (size_t)bytes);
     return RD_OK;
 }
 
-rd_status rdi_memory_read(rdi_memory *memory, void *host, const void *from, int64_t bytes) {
-    if (!memory->device) {
-        memcpy(host, from, (size_t)bytes);
-        return RD_OK;
-    }
-    RDI_TRY(rd_memory_copy(memory->ctx, host, from, (size_t)bytes, RD_COPY_TO_HOST, memory->stream));
-    return rd_stream_sync(memory->ctx, memory->stream);
+rd_status rdi_memory_fetch(rdi_memory *memory, void *host, const void *from, int64_t bytes) {
+    memory->busy = true;
+    if (memory->device)
+        return rd_memory_copy(memory->ctx, host, from, (size_t)bytes, RD_COPY_TO_HOST, memory->stream);
+    memcpy(host, from, (size_t)bytes);
+    return RD_OK;
 }
 
 rd_status rdi_memory_settle(rdi_memory *memory) {
-    return memory->device ? rd_stream_sync(memory->ctx, memory->stream) : RD_OK;
+    if (memory->device && memory->busy) RDI_TRY(rd_stream_sync(memory->ctx, memory->stream));
+    memory->busy = false;
+    return RD_OK;
+}
+
+rd_status rdi_memory_read(rdi_memory *memory, void *host, const void *from, int64_t bytes) {
+    RDI_TRY(rdi_memory_fetch(memory, host, from, bytes));
+    return rdi_memory_settle(memory);
 }
 
 void *rdi_memory_open(rdi_memory *memory, void *to, int64_t bytes) {
@@ -94,7 +103,8 @@ void *rdi_memory_open(rdi_memory *memory, void *to, int64_t bytes) {
         rd_memory_free_host(memory->ctx, memory->stage);
         memory->stage = NULL;
         memory->stage_bytes = 0;
-        if (rd_memory_alloc_host(memory->ctx, (size_t)bytes, &memory->stage) != RD_OK) return NULL;
+        memory->failure = rd_memory_alloc_host(memory->ctx, (size_t)bytes, &memory->stage);
+        if (memory->failure != RD_OK) return NULL;
         memory->stage_bytes = bytes;
     }
     return memory->stage;
@@ -103,7 +113,7 @@ void *rdi_memory_open(rdi_memory *memory, void *to, int64_t bytes) {
 rd_status rdi_memory_commit(rdi_memory *memory, void *to, int64_t bytes) {
     if (!memory->device) return RD_OK;
     RDI_TRY(rdi_memory_write(memory, to, memory->stage, bytes));
-    return rd_stream_sync(memory->ctx, memory->stream); // the stage is filled again at once
+    return rdi_memory_settle(memory); // the stage is filled again at once
 }
 
 void *rdi_slab_take(rdi_slab *slab, int64_t bytes) {
@@ -116,7 +126,7 @@ void *rdi_slab_take(rdi_slab *slab, int64_t bytes) {
 rd_status rdi_slab_alloc(rdi_slab *slab, rdi_memory *memory) {
     slab->bytes = slab->used_bytes;
     slab->base = rdi_memory_alloc(memory, slab->bytes);
-    if (!slab->base) return RD_E_NOMEM; // a card's text says how much it has
+    if (!slab->base) return memory->failure; // a card's text says how much it has
     slab->used_bytes = 0;
     return RD_OK;
 }

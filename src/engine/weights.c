@@ -40,7 +40,7 @@ static rd_status bind_linear(rd_engine *engine, rdi_slab *slab, rdi_linear_quest
     question->n = linear->n;
     question->k = linear->k;
     RDI_TRY(rdi_engine_linear_plan(engine, question, &plan));
-    linear->plan = plan->plan;
+    memcpy(linear->plan, plan->plan, sizeof linear->plan);
     linear->a_dtype = plan->a_dtype;
     linear->c_dtype = plan->c_dtype;
     linear->layout = plan->layout;
@@ -131,7 +131,8 @@ rd_status rdi_engine_bind_weights(rd_engine *engine, rdi_slab *slab) {
     for (int32_t i = 0; i < g->layers; i++) RDI_TRY(bind_layer(engine, slab, i));
     // The head stays W8A16 under W8A8 too: its input would be rounded right before the logits, and at one row nothing is won.
     const rdi_weight *head[] = {rdi_model_weight(engine->model, RDI_HEAD)};
-    const rdi_linear_question question = {.a_dtype = g->normed_dtype,
+    const rdi_linear_question question = {.one_class = true,
+                                          .a_dtype = g->normed_dtype,
                                           .c_dtype = RD_DTYPE_F32,
                                           .rows = g->on_card ? g->logit_rows : g->row_capacity};
     return bind_projection(engine, slab, head, 1, question, &engine->head);
@@ -243,7 +244,7 @@ static rd_status pack_rows(loader *load, const void *data, rd_dtype dtype, const
     const int64_t bytes = part.shape[0] * part.stride[0] * (int64_t)rd_dtype_bytes(dtype);
     part.data = rdi_memory_open(memory, place, bytes);
     part.device = 0;
-    if (!part.data) return RD_E_NOMEM;
+    if (!part.data) return memory->failure;
     if (strcmp(linear->layout, "row") != 0)
         RDI_TRY(rd_weight_pack(load->engine->ctx, &row_major, linear->layout, &part));
     else
@@ -276,7 +277,7 @@ static rd_status load_scales(loader *load, const rdi_weight *weight, const rd_te
     const int64_t count = rdi_ceil_div(weight->rows, 128) * scale->shape[1],
                   bytes = count * (int64_t)sizeof(float);
     float *out = rdi_memory_open(&load->engine->memory, place, bytes);
-    if (!out) return RD_E_NOMEM;
+    if (!out) return load->engine->memory.failure;
     rdi_weight_scales_f32(weight, out);
     for (int64_t i = 0; i < count; i++)
         if (!(out[i] >= 0.0f) || isinf(out[i]))
@@ -310,7 +311,7 @@ static rd_status load_projection(loader *load, const rdi_weight *const *weight, 
 static rd_status load_vector(loader *load, const rdi_weight *weight, const rd_tensor *out) {
     const int64_t bytes = weight->cols * (int64_t)sizeof(float);
     float *value = rdi_memory_open(&load->engine->memory, out->data, bytes);
-    if (!value) return RD_E_NOMEM;
+    if (!value) return load->engine->memory.failure;
     rdi_weight_rows_f32(weight, 0, 1, value);
     for (int64_t i = 0; i < weight->cols; i++)
         if (!isfinite(value[i]))
@@ -331,7 +332,7 @@ static rd_status load_kv_scales(loader *load, int32_t index) {
         const int64_t bytes = heads * (int64_t)sizeof *scales;
         float *out = rdi_memory_open(&engine->memory, place[i], bytes);
         if (out) memcpy(out, scales + i * heads, (size_t)bytes);
-        status = out ? rdi_memory_commit(&engine->memory, place[i], bytes) : RD_E_NOMEM;
+        status = out ? rdi_memory_commit(&engine->memory, place[i], bytes) : engine->memory.failure;
     }
     rdi_free(scales);
     return status;
@@ -368,7 +369,7 @@ static rd_status load_embed(loader *load, const rdi_weight *weight, bool mapped)
         const int64_t count = rdi_min(SLICE_ROWS, weight->rows - row);
         void *place = (unsigned char *)table->data + row * row_bytes;
         void *out = rdi_memory_open(&engine->memory, place, count * row_bytes);
-        if (!out) return RD_E_NOMEM;
+        if (!out) return engine->memory.failure;
         if (as_stored)
             memcpy(out, (const unsigned char *)stored.data + row * row_bytes, (size_t)(count * row_bytes));
         else

@@ -55,7 +55,7 @@ rd_status rd_ctx_create(const rd_ctx_options *options, rd_ctx **out) {
     rd_status status = fill(ctx, options);
     // The simulator's kernels are checked by the tests; a card is checked where it is.
     if (status == RD_OK && !strncmp(ctx->device->info.name, "gpu:", 4) && ctx->device->isa &&
-        strcmp(rdi_env_text("RADIANCE_TRUST"), "1") != 0)
+        !(options && options->trust_card) && strcmp(rdi_env_text("RADIANCE_TRUST"), "1") != 0)
         status = rdi_first_use_apply(ctx);
     if (status != RD_OK) {
         rd_ctx_free(ctx);
@@ -89,8 +89,13 @@ const rdi_log *rdi_ctx_log(const rd_ctx *ctx) {
 
 void rdi_ctx_decide(rdi_table table, const rd_device *device, const rdi_query *query, rdi_verdicts *out) {
     const rdi_answer *layout = rdi_query_find(query, "layout");
-    rdi_order_question question = {
-        .arch = device->info.arch, .op = query->op->info.name, .layout = layout ? layout->word : NULL};
+    const rdi_answer *order_word = rdi_query_find(query, "order");
+    rdi_order_question question = {.arch = device->info.arch,
+                                   .op = query->op->info.name,
+                                   .layout = layout ? layout->word : NULL,
+                                   .order = order_word ? order_word->word : NULL,
+                                   .units = device->info.compute_units,
+                                   .read_gbs = device->info.read_gbs};
     if (query->op->info.interval_key) rdi_query_int(query, query->op->info.interval_key, &question.interval);
     rdi_order order = rdi_order_decide(&question);
     rdi_preference preference = {.exclusive = order.exclusive};
