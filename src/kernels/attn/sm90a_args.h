@@ -13,9 +13,9 @@ enum {
     RDK_ATTN_MAX_SLOTS = 12,
     RDK_ATTN_RECORDS = 4,            // chunks that a loading warp announces ahead
     RDK_ATTN_PREFETCH_BYTES = 65536, // that a loading warp asks for before the kernels ahead are complete
-    RDK_ATTN_HEADROOM = 8, // weights reach 2 to this: exact in 16 bits
+    RDK_ATTN_HEADROOM = 8,           // weights reach 2 to this: exact in 16 bits
     RDK_ATTN_MERGE_GROUPS = 16,
-    RDK_ATTN_MERGE_LANES = 16, // of four dims
+    RDK_ATTN_MERGE_LANES = 16,         // of four dims
     RDK_ATTN_BLOCK_BYTES = 221 * 1024, // shared memory of a block: one of the merge fits beside it
 };
 
@@ -69,8 +69,8 @@ RDK_HOST_DEVICE int rdk_attn_operand_bytes(int dims, int rows) {
     return rows * ((dims + RDK_ATTN_STEP_KEYS) * 2 + RDK_ATTN_SUM_BYTES);
 }
 RDK_HOST_DEVICE int rdk_attn_team_bytes(int dims, int fp8, int rows, int slots) {
-    return slots * (rdk_attn_slot_bytes(dims, fp8) + 16) + rdk_attn_operand_bytes(dims, rows) + rows * RDK_ATTN_ROW_WORDS * 4 +
-           RDK_ATTN_RECORD_BYTES;
+    return slots * (rdk_attn_slot_bytes(dims, fp8) + 16) + rdk_attn_operand_bytes(dims, rows) +
+           rows * RDK_ATTN_ROW_WORDS * 4 + RDK_ATTN_RECORD_BYTES;
 }
 RDK_HOST_DEVICE int rdk_attn_slots(int dims, int fp8, int rows, int teams) {
     int room = RDK_ATTN_BLOCK_BYTES / teams - rdk_attn_team_bytes(dims, fp8, rows, 0);
@@ -82,14 +82,16 @@ RDK_HOST_DEVICE int rdk_attn_slots(int dims, int fp8, int rows, int teams) {
 typedef struct rdk_attn_cache_view {
     RDK_PTR(const unsigned char) k;
     RDK_PTR(const unsigned char) v;
-    int64_t k_stride_block, k_stride_token, k_stride_head, v_stride_block, v_stride_token, v_stride_head; // bytes
+    int64_t k_stride_block, k_stride_token, k_stride_head, v_stride_block, v_stride_token,
+        v_stride_head; // bytes
     int64_t blocks;
 } rdk_attn_cache_view;
 
 typedef struct rdk_attn_sm90a_args {
     RDK_ALIGN64 union {
-        unsigned char maps[2][128]; // K, V: [block, token, head, dim], a box is 128 bytes of box_tokens tokens
-        rdk_attn_cache_view view;   // !use_maps
+        unsigned char maps[2]
+                          [128];  // K, V: [block, token, head, dim], a box is 128 bytes of box_tokens tokens
+        rdk_attn_cache_view view; // !use_maps
     } cache;
     RDK_PTR(const void) q;
     RDK_PTR(const float) k_scale; // NULL = 1
@@ -105,8 +107,10 @@ typedef struct rdk_attn_sm90a_args {
     int32_t seqs, kv_heads, group, head_dim, block_tokens, max_blocks, chunks, max_rows;
     int32_t row_blocks; // of a team's rows, that max_rows takes
     int32_t teams, slots, slot_bytes, prefetch_steps;
-    int32_t row_bytes, column_shift, box_dims, box_tokens; // of a key: bytes, boxes (a power of two); of a box: dims, keys
-    int32_t q_type, q_vector, out_type, use_maps, window; // q_vector: rows of queries begin at multiples of 16 bytes
+    int32_t row_bytes, column_shift, box_dims,
+        box_tokens; // of a key: bytes, boxes (a power of two); of a box: dims, keys
+    int32_t q_type, q_vector, out_type, use_maps,
+        window; // q_vector: rows of queries begin at multiples of 16 bytes
     float scale, softcap;
 } rdk_attn_sm90a_args;
 

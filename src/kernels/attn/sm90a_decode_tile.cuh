@@ -160,7 +160,7 @@ template <bool FP8> __device__ __forceinline__ void pair_values(uint32_t first, 
 template <int DIMS, int N, bool FP8> struct value_batch {
     using shape = attn_shape<DIMS, N, FP8>;
     static constexpr bool early = DIMS * N <= 128 * 24; // the first batch beside the step's scores
-    static constexpr int steps = shape::lane_words * N <= 24 ? 4 : shape::lane_words * N <= 120 ? 2 : 1;
+    static constexpr int steps = shape::lane_words * N <= 24 ? 4 : shape::lane_words * N <= 56 ? 2 : 1;
     uint32_t word[steps][4][shape::lane_words]; // keys first, first ^ 5, then the same + 8
 
     // Products [step, step + steps) of a slot. Values of keys from `left` on are not the sequence's and count as zero, since 0 * NaN

@@ -11,7 +11,8 @@ typedef struct decode_shape {
 
 // Rows of queries by the blocks that a team takes: the smallest kernel of the head size that holds them, else several blocks.
 static void cut_rows(decode_shape *s) {
-    static const int32_t rows_of[4][3] = {{24, 24, 24}, {8, 24, 40}, {8, 24, 56}, {24, 24, 24}}; // compiled in
+    static const int32_t rows_of[4][3] = {
+        {24, 24, 24}, {8, 24, 40}, {8, 24, 56}, {24, 24, 24}}; // compiled in
     const int32_t *sizes = rows_of[s->dims == 64 ? 0 : s->dims == 128 ? 1 : s->dims == 256 ? 2 : 3];
     s->row_blocks = (int32_t)rdi_ceil_div(s->max_rows, sizes[2]);
     int32_t rows = (int32_t)rdi_ceil_div(s->max_rows, s->row_blocks);
@@ -96,13 +97,18 @@ static rdk_attn_sm90a_args kernel_args(const rdi_attn_args *a, const decode_shap
         .slots = s->slots,
         .slot_bytes = rdk_attn_slot_bytes(s->dims, s->fp8),
         .row_bytes = (int32_t)(a->head_dim * elem),
-        .column_shift = columns >= 8 ? 3 : columns >= 4 ? 2 : columns >= 2 ? 1 : 0,
+        .column_shift = columns >= 8   ? 3
+                        : columns >= 4 ? 2
+                        : columns >= 2 ? 1
+                                       : 0,
         .box_dims = (int32_t)(RDK_ATTN_BOX_BYTES / elem),
-        .box_tokens = a->block_tokens % 64 == 0 ? 64 : a->block_tokens % 32 == 0 ? 32 : 16,
+        .box_tokens = a->block_tokens % 64 == 0   ? 64
+                      : a->block_tokens % 32 == 0 ? 32
+                                                  : 16,
         .prefetch_steps = RDK_ATTN_PREFETCH_BYTES / (2 * rdk_attn_slot_bytes(s->dims, s->fp8)),
         .q_type = rdk_type_code(a->q_dtype),
-        .q_vector = pieces_aligned(a->q, 0, a->q_stride_token, a->q_stride_head,
-                                   (int64_t)rd_dtype_bytes(a->q_dtype)),
+        .q_vector =
+            pieces_aligned(a->q, 0, a->q_stride_token, a->q_stride_head, (int64_t)rd_dtype_bytes(a->q_dtype)),
         .out_type = rdk_type_code(a->out_dtype),
         .window = a->window,
         .scale = a->scale,
@@ -114,30 +120,26 @@ static rdk_attn_sm90a_args kernel_args(const rdi_attn_args *a, const decode_shap
 static void describe_cache(const rdi_attn_args *a, rdk_attn_sm90a_args *kernel, rdi_launch *out) {
     int64_t elem = (int64_t)rd_dtype_bytes(a->kv_dtype);
     const void *data[2] = {a->k_cache, a->v_cache};
-    int64_t block[2] = {a->k_stride_block, a->v_stride_block}, token[2] = {a->k_stride_token, a->v_stride_token},
-            head[2] = {a->k_stride_head, a->v_stride_head};
+    int64_t block[2] = {a->k_stride_block, a->v_stride_block},
+            token[2] = {a->k_stride_token, a->v_stride_token}, head[2] = {a->k_stride_head, a->v_stride_head};
     kernel->use_maps = pieces_aligned(data[0], block[0], token[0], head[0], elem) &&
                        pieces_aligned(data[1], block[1], token[1], head[1], elem);
     if (!kernel->use_maps) {
-        kernel->cache.view = (rdk_attn_cache_view){RDK_ADDR(data[0]),
-                                                   RDK_ADDR(data[1]),
-                                                   block[0] * elem,
-                                                   token[0] * elem,
-                                                   head[0] * elem,
-                                                   block[1] * elem,
-                                                   token[1] * elem,
-                                                   head[1] * elem,
-                                                   a->blocks};
+        kernel->cache.view = (rdk_attn_cache_view){RDK_ADDR(data[0]), RDK_ADDR(data[1]), block[0] * elem,
+                                                   token[0] * elem,   head[0] * elem,    block[1] * elem,
+                                                   token[1] * elem,   head[1] * elem,    a->blocks};
         return;
     }
     out->map_count = 2;
     for (int i = 0; i < 2; i++)
         out->map[i] = (rdi_tensor_map){
-            .arg_offset = (uint32_t)(offsetof(rdk_attn_sm90a_args, cache) + (size_t)i * sizeof kernel->cache.maps[0]),
+            .arg_offset =
+                (uint32_t)(offsetof(rdk_attn_sm90a_args, cache) + (size_t)i * sizeof kernel->cache.maps[0]),
             .base = data[i],
             .elem_bytes = (uint32_t)elem,
             .rank = 4,
-            .dim = {(uint64_t)a->head_dim, (uint64_t)a->kv_heads, (uint64_t)a->block_tokens, (uint64_t)a->blocks},
+            .dim = {(uint64_t)a->head_dim, (uint64_t)a->kv_heads, (uint64_t)a->block_tokens,
+                    (uint64_t)a->blocks},
             .stride_bytes = {(uint64_t)elem, (uint64_t)(head[i] * elem), (uint64_t)(token[i] * elem),
                              (uint64_t)(block[i] * elem)},
             .box = {(uint32_t)(RDK_ATTN_BOX_BYTES / elem), 1, (uint32_t)kernel->box_tokens, 1},
@@ -161,9 +163,10 @@ int32_t rdi_attn_decode_sm90a_geometry(const void *args, void *ws, const rd_devi
     out[0].shared_bytes = (uint32_t)(s.teams * rdk_attn_team_bytes(s.dims, s.fp8, s.rows, s.slots));
     out[0].dependent = true;
     uint32_t slices = (uint32_t)rdi_ceil_div(a->head_dim, RDK_ATTN_MERGE_LANES * 4);
-    rdi_launch_fill(&out[1], "rdk_attn_decode_sm90a_merge",
-                    (const uint32_t[3]){(uint32_t)a->q_heads * slices, (uint32_t)a->max_q_len, (uint32_t)a->seqs},
-                    RDK_ATTN_MERGE_GROUPS * RDK_ATTN_MERGE_LANES, &kernel, sizeof kernel);
+    rdi_launch_fill(
+        &out[1], "rdk_attn_decode_sm90a_merge",
+        (const uint32_t[3]){(uint32_t)a->q_heads * slices, (uint32_t)a->max_q_len, (uint32_t)a->seqs},
+        RDK_ATTN_MERGE_GROUPS * RDK_ATTN_MERGE_LANES, &kernel, sizeof kernel);
     out[1].dependent = true;
     return 2;
 }
