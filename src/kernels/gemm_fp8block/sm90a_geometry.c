@@ -81,7 +81,7 @@ typedef struct step_cut {
 } step_cut;
 
 static step_cut cut_step(const rdi_gemm_args *a, int32_t multiprocessors) {
-    step_cut cut = {.rows = rdi_ceil_div(a->n, 128) < multiprocessors / 4 ? 64 : 128,
+    step_cut cut = {.rows = rdi_ceil_div(a->n, 128) < multiprocessors * 2 / 3 ? 64 : 128,
                     .pairs = multiprocessors > 1 ? multiprocessors / 2 : 1,
                     .k_blocks = rdi_ceil_div(a->k, RDK_K_BLOCK)};
     cut.unit_tiles = rdi_ceil_div(a->n, 2 * cut.rows);

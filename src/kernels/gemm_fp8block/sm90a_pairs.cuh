@@ -40,6 +40,7 @@ template <int TOKENS_, int COLUMNS_, bool STEP_> struct shape {
     static constexpr int group_columns = split_columns ? columns / 2 : columns;
     static constexpr int sums = group_columns / 2; // of a thread
     static constexpr bool two_scales = columns % 128 != 0 && 128 % columns != 0; // a tile may touch two blocks of weight rows
+    static constexpr int border_step = columns & -columns; // where the border may lie
     static constexpr int scale_pitch = tokens + 4;                              // eight rows off each other's banks
     static constexpr bool two_in_flight = sums <= 64; // else registers are short
 };
@@ -232,7 +233,7 @@ __device__ __forceinline__ void promote_block(group_state<S> &at, uint32_t i, ui
     }
 #pragma unroll
     for (int j = 0; j < S::sums / 4; j++) {
-        const bool high = S::two_scales && j / 4 * 32 >= border;
+        const bool high = S::two_scales && j * 8 / S::border_step * S::border_step >= border;
 #pragma unroll
         for (int k = 0; k < 4; k++)
             sum[j * 4 + k] = fmaf(acc[j * 4 + k], high ? scale.high[k / 2] : scale.low[k / 2], sum[j * 4 + k]);
@@ -246,6 +247,10 @@ __device__ __forceinline__ void multiply_piece(group_state<S> &at, const piece &
 #pragma unroll
     for (int i = 0; i < S::sums; i++) sum[i] = 0.0f;
     float even[S::sums];
+#ifdef SKEW
+    const bool second = !S::two_in_flight && threadIdx.x >= 128;
+    if (second) named_sync<256>(1);
+#endif
     if constexpr (S::two_in_flight) {
         float odd[S::sums];
         int32_t i = 0;
@@ -267,12 +272,15 @@ __device__ __forceinline__ void multiply_piece(group_state<S> &at, const piece &
         for (int32_t i = 0; i < count; i++) {
             issue_block<0>(at, even);
             promote_block<0>(at, i, count, border, even, sum);
+#ifdef SKEW
+            if (i == 0 && !second) named_arrive<256>(1);
+#endif
         }
     }
 }
 
 // ---- sums between blocks -------------------------------------------------------------------------------------------------
-// Three sums and a tag that arrive together, so no fence and no flag stands between the blocks. The reader clears the word: it
+// Up to three sums and a tag that arrive together, so no fence and no flag stands between the blocks. The reader clears the word: it
 // is free again when the call ends, and a replayed graph never meets its own old ones. The tag is a NaN in every type that
 // memory may hold before the first call.
 enum { TAG = 0x7fff7fff };
@@ -287,8 +295,8 @@ __device__ __forceinline__ void leave_partials(const rdk_gemm_pairs_args &args, 
     uint4 *words = kept(partial_words<S>(args, part));
 #pragma unroll
     for (int i = 0; i < S::sums; i += 3)
-        store_word(words + i / 3 * 256, make_uint4(__float_as_uint(sum[i]), __float_as_uint(i + 1 < S::sums ? sum[i + 1] : 0.0f),
-                                                   __float_as_uint(i + 2 < S::sums ? sum[i + 2] : 0.0f), TAG));
+        store_word(words + i / 3 * 256, make_uint4(__float_as_uint(sum[i]), i + 1 < S::sums ? __float_as_uint(sum[i + 1]) : TAG,
+                                                   i + 2 < S::sums ? __float_as_uint(sum[i + 2]) : TAG, TAG));
 }
 
 // Adds what `count` blocks from `part` on left, in this order. All loads of a round are in flight at once: one after the other
@@ -315,7 +323,12 @@ __device__ __forceinline__ void add_partials(const rdk_gemm_pairs_args &args, in
                 for (int b = 0; b < together; b++)
 #pragma unroll
                     for (int i = 0; i < round; i++)
-                        if (b < count && first + i < words) there = there && word[b][i].w == TAG;
+                        if (b < count && first + i < words) { // every part is read: else the compiler loads less, in parts
+                            const int at = (first + i) * 3;
+                            there = there && word[b][i].w == TAG;
+                            if (at + 1 >= S::sums) there = there && word[b][i].y == TAG;
+                            if (at + 2 >= S::sums) there = there && word[b][i].z == TAG;
+                        }
             } while (!there);
 #pragma unroll
             for (int b = 0; b < together; b++)
@@ -394,11 +407,11 @@ __device__ __forceinline__ void store_sums(const rdk_gemm_pairs_args &args, int3
             uint32_t word[4];
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                float low = sum[(j + i) * 4 + half * 2], high = sum[(j + i) * 4 + half * 2 + 1];
-                word[i] = args.c_type == RDK_F16 ? pack_f16(low, high) : pack_bf16(low, high);
+                const int at = j + i < S::sums / 4 ? (j + i) * 4 + half * 2 : 0;
+                word[i] = args.c_type == RDK_F16 ? pack_f16(sum[at], sum[at + 1]) : pack_bf16(sum[at], sum[at + 1]);
             }
             uint4 v = turn_quad(word);
-            store_eight_16(args, row + half * 8, first + (j + quad) * 8, v);
+            if (j + quad < S::sums / 4) store_eight_16(args, row + half * 8, first + (j + quad) * 8, v);
         }
 }
 
