@@ -18,15 +18,18 @@ typedef struct chunk_tile {
     int32_t columns, block_cycles;
 } chunk_tile;
 
-// Cycles of a block of 128 k for both groups, and of what a tile costs beside them; estimates until measured.
+// Cycles of a block of 128 k for both groups (ncu, 8448 x 5376 x 5120, all blocks busy: docs/decisions/008-sm90a.md), of what a
+// tile costs beside them, and of adding up what one other block left of it.
 static const chunk_tile tiles[] = {
-    {"rdk_gemm_fp8block_chunk_sm90a_128x64", 64, 500},    {"rdk_gemm_fp8block_chunk_sm90a_128x96", 96, 640},
-    {"rdk_gemm_fp8block_chunk_sm90a_128x112", 112, 700},  {"rdk_gemm_fp8block_chunk_sm90a_128x128", 128, 768},
-    {"rdk_gemm_fp8block_chunk_sm90a_128x160", 160, 972},  {"rdk_gemm_fp8block_chunk_sm90a_128x192", 192, 1123},
+    {"rdk_gemm_fp8block_chunk_sm90a_128x64", 64, 500},    {"rdk_gemm_fp8block_chunk_sm90a_128x96", 96, 680},
+    {"rdk_gemm_fp8block_chunk_sm90a_128x128", 128, 768},  {"rdk_gemm_fp8block_chunk_sm90a_128x160", 160, 972},
+    {"rdk_gemm_fp8block_chunk_sm90a_128x192", 192, 1110},
 };
-enum { TILE_CYCLES = 2500, MERGE_CYCLES = 3500 };
+enum { TILE_CYCLES = 2500, MERGE_CYCLES_A_COLUMN = 40 };
 
-static chunk_plan plan_tile(const rdi_gemm_args *a, const chunk_tile *tile, bool pair_m, bool line,
+// rest: what does not fill a round of all pairs. Cut along K are: 0 nothing, 1 the rest, 2 the rest and one round, so that a
+// tile has two or three parts.
+static chunk_plan plan_tile(const rdi_gemm_args *a, const chunk_tile *tile, bool pair_m, int32_t cut,
                             int64_t pairs) {
     int64_t tiles_m = rdi_ceil_div(a->m, RDK_CHUNK_TOKENS), tiles_n = rdi_ceil_div(a->n, tile->columns);
     int64_t k_blocks = rdi_ceil_div(a->k, RDK_K_BLOCK);
@@ -39,25 +42,26 @@ static chunk_plan plan_tile(const rdi_gemm_args *a, const chunk_tile *tile, bool
                   .units_m = pair_m ? rdi_ceil_div(tiles_m, 2) : tiles_m,
                   .units_n = pair_m ? tiles_n : rdi_ceil_div(tiles_n, 2),
                   .group = pair_m ? 8 : 16}}; // 66 units of 256 x 160 or 128 x 320 make about a square
-    int64_t units = p.pairs.units_m * p.pairs.units_n, rounds = units / pairs, rest = units % pairs;
+    int64_t units = p.pairs.units_m * p.pairs.units_n, rest = units % pairs;
     int64_t whole = k_blocks * tile->block_cycles + TILE_CYCLES;
-    if (!line || rest == 0) {
-        p.cycles = (rounds + (rest > 0)) * whole;
+    if (cut == 0 || rest == 0) {
+        p.cycles = rdi_ceil_div(units, pairs) * whole;
         return p;
     }
-    p.pairs.line_units = rest;
-    p.cycles = rounds * whole + rdi_ceil_div(rest * k_blocks, pairs) * tile->block_cycles + TILE_CYCLES +
-               MERGE_CYCLES * rdi_ceil_div(pairs, rest);
+    p.pairs.line_units = cut == 2 && units > pairs ? rest + pairs : rest;
+    int64_t line = p.pairs.line_units * k_blocks, others = rdi_ceil_div(pairs, p.pairs.line_units);
+    p.cycles = (units - p.pairs.line_units) / pairs * whole + rdi_ceil_div(line, pairs) * tile->block_cycles +
+               2 * TILE_CYCLES + MERGE_CYCLES_A_COLUMN * tile->columns * others;
     return p;
 }
 
 // The cheapest by the estimate; a function of M, N, K and the multiprocessors alone.
-static chunk_plan plan_chunk(const rdi_gemm_args *a, int32_t units) {
+static chunk_plan plan_chunk(const rdi_gemm_args *a, int32_t multiprocessors) {
     chunk_plan best = {.cycles = INT64_MAX};
-    int64_t pairs = units > 1 ? units / 2 : 1;
+    int64_t pairs = multiprocessors > 1 ? multiprocessors / 2 : 1;
     for (size_t i = 0; i < RDI_COUNT(tiles); i++)
-        for (int option = 0; option < 4; option++) {
-            chunk_plan p = plan_tile(a, &tiles[i], option & 1, option & 2, pairs);
+        for (int32_t option = 0; option < 6; option++) {
+            chunk_plan p = plan_tile(a, &tiles[i], option % 2 == 0, option / 2, pairs);
             if (p.cycles < best.cycles) best = p;
         }
     return best;

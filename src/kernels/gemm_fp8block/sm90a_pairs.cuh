@@ -27,7 +27,7 @@ enum {
     CONSUMER_WARPS = 8,
     PRODUCER_REGISTERS = 40,
     CONSUMER_REGISTERS = 232, // 2 * 232 + 40 = 3 * 168, what 384 threads get
-    PREFETCH_BLOCKS = 4,      // beyond the ring, while the input of the call is not ready
+    PREFETCH_BLOCKS = 8,      // of weights beyond the ring
 };
 
 // STEP: weights are read once, by one tile of tokens.
@@ -103,6 +103,24 @@ template <typename S> struct walker {
     }
 };
 
+// Walks ahead of the ring and asks for weights: few stages of them fit beside 128 tokens, fewer bytes than the memory's latency
+// times its speed, and the tokens of the call may be far.
+template <typename S> struct scout {
+    walker<S> walk;
+    piece p;
+    int32_t at;
+    __device__ __forceinline__ scout(const rdk_gemm_pairs_args &args) : walk(args), p({0, 0, 0, 0}), at(0) {}
+    // Up to block `end` of this block's run; those before `begin` are in the ring.
+    __device__ __forceinline__ void advance(const rdk_gemm_pairs_args &args, int32_t begin, int32_t end) {
+        for (; at < end; at++) {
+            if (p.begin == p.end && !walk.next(args, p)) return;
+            if (at >= begin)
+                for (int32_t half = 0; half < 2; half++) prefetch_box(args.w_map, p.begin * K_BLOCK, p.column + half * S::columns / 2);
+            p.begin++;
+        }
+    }
+};
+
 // ---- producers: one lane each for weights and tokens ---------------------------------------------------------------------
 template <typename S, bool WEIGHTS>
 __device__ __forceinline__ void produce_tiles(const rdk_gemm_pairs_args &args, ring<S> &r) {
@@ -113,16 +131,15 @@ __device__ __forceinline__ void produce_tiles(const rdk_gemm_pairs_args &args, r
     const int32_t rank = cluster_rank();
     cursor<S::stages> at = {0, 1};
     walker<S> walk(args);
-    int32_t ahead = S::stages; // blocks until the ring is full
+    scout<S> ahead(args);
+    int32_t issued = 0;
     if (!WEIGHTS || !args.early_weights) wait_dependencies();
     for (piece p; walk.next(args, p);)
-        for (int32_t kb = p.begin; kb < p.end; kb++) {
+        for (int32_t kb = p.begin; kb < p.end; kb++, issued++) {
             const int32_t row = WEIGHTS ? p.column : p.row, x = kb * K_BLOCK;
             unsigned char *tile = r.tiles[at.slot] + (WEIGHTS ? S::a_bytes : 0);
             uint64_t *full = &r.full[at.slot];
-            if (S::step && WEIGHTS && ahead-- == 0) // the ring is full and the tokens may be far
-                for (int32_t i = 0; i < PREFETCH_BLOCKS && kb + i < p.end; i++)
-                    for (int32_t half = 0; half < 2; half++) prefetch_box(map, x + i * K_BLOCK, row + half * rows / 2);
+            if (S::step && WEIGHTS && issued >= S::stages) ahead.advance(args, issued, issued + PREFETCH_BLOCKS);
             barrier_wait(&r.empty[at.slot], at.parity); // of both blocks' groups
             barrier_expect(full, rows * K_BLOCK);
             if (shared) {
@@ -181,7 +198,7 @@ __device__ __forceinline__ void produce_scales(const rdk_gemm_pairs_args &args, 
 // ---- the multiplying groups ----------------------------------------------------------------------------------------------
 template <typename S> struct group_state {
     uint32_t ring;    // where the ring stands in shared memory
-    uint32_t operand; // bytes from a tile's first tokens, or weights, to the group's
+    uint32_t tokens, weights; // descriptors of the group's operands in the first stage
     uint32_t scales;  // the first scale of this thread's rows
     uint32_t release; // lanes 0 and 1: the first `empty` barrier of block 0 and 1 of the pair
     cursor<S::stages> stage; // the oldest that is not added up
@@ -192,9 +209,9 @@ template <typename S> struct group_state {
 template <int AHEAD, typename S> __device__ __forceinline__ void issue_block(const group_state<S> &at, float (&acc)[S::sums]) {
     cursor<S::stages> stage = at.stage;
     if (AHEAD) stage.advance();
-    const uint32_t tile = at.ring + stage.slot * S::stage_bytes;
-    const uint32_t tokens = wgmma_descriptor(tile + (S::split_columns ? 0 : at.operand));
-    const uint32_t weights = wgmma_descriptor(tile + S::a_bytes + (S::split_columns ? at.operand : 0));
+    // From one lane: the compiler sees that it is the same in all, and steps along K in registers of the warp.
+    const uint32_t tile = __shfl_sync(0xffffffffu, stage.slot * (S::stage_bytes / 16), 0);
+    const uint32_t tokens = at.tokens + tile, weights = at.weights + tile;
     barrier_wait(at.ring + (uint32_t)offsetof(ring<S>, full) + stage.slot * 8, stage.parity);
     wgmma_pin(acc);
     wgmma_fence();
@@ -247,10 +264,6 @@ __device__ __forceinline__ void multiply_piece(group_state<S> &at, const piece &
 #pragma unroll
     for (int i = 0; i < S::sums; i++) sum[i] = 0.0f;
     float even[S::sums];
-#ifdef SKEW
-    const bool second = !S::two_in_flight && threadIdx.x >= 128;
-    if (second) named_sync<256>(1);
-#endif
     if constexpr (S::two_in_flight) {
         float odd[S::sums];
         int32_t i = 0;
@@ -272,9 +285,6 @@ __device__ __forceinline__ void multiply_piece(group_state<S> &at, const piece &
         for (int32_t i = 0; i < count; i++) {
             issue_block<0>(at, even);
             promote_block<0>(at, i, count, border, even, sum);
-#ifdef SKEW
-            if (i == 0 && !second) named_arrive<256>(1);
-#endif
         }
     }
 }
@@ -303,7 +313,7 @@ __device__ __forceinline__ void leave_partials(const rdk_gemm_pairs_args &args, 
 // they cost 0.7 us each (H200).
 template <typename S>
 __device__ __forceinline__ void add_partials(const rdk_gemm_pairs_args &args, int32_t part, int32_t count, float (&sum)[S::sums]) {
-    constexpr int words = rdk_pairs_partial_words(S::sums), together = words <= 11 ? 2 : 1, round = words > 24 ? 8 : words > 11 ? 11 : words;
+    constexpr int words = rdk_pairs_partial_words(S::sums), together = words <= 11 ? 2 : 1, round = words > 24 ? (words + 1) / 2 : words;
     for (; count > 0; part += together, count -= together) {
         uint4 *at_word[together];
 #pragma unroll
@@ -418,9 +428,14 @@ __device__ __forceinline__ void store_sums(const rdk_gemm_pairs_args &args, int3
 template <typename S> __device__ __forceinline__ void multiply(const rdk_gemm_pairs_args &args, ring<S> &r) {
     const int32_t group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); // the same in all lanes, and the compiler sees it
     const int32_t token = (S::split_columns ? 0 : group * GROUP_TOKENS) + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
-    group_state<S> at = {kept(smem_address(&r)), (S::split_columns ? S::group_columns : GROUP_TOKENS) * K_BLOCK * (uint32_t)group,
-                         kept(smem_address(&r.a_scales[0][0][token])), kept(cluster_address(r.empty, threadIdx.x % PAIR)),
-                         {0, 0}, {0, 0}};
+    const uint32_t first = smem_address(&r), split = (S::split_columns ? S::group_columns : GROUP_TOKENS) * K_BLOCK * (uint32_t)group;
+    group_state<S> at = {kept(first),
+                         __shfl_sync(0xffffffffu, wgmma_descriptor(first + (S::split_columns ? 0 : split)), 0),
+                         __shfl_sync(0xffffffffu, wgmma_descriptor(first + S::a_bytes + (S::split_columns ? split : 0)), 0),
+                         kept(smem_address(&r.a_scales[0][0][token])),
+                         kept(cluster_address(r.empty, threadIdx.x % PAIR)),
+                         {0, 0},
+                         {0, 0}};
     walker<S> walk(args);
     for (piece p; walk.next(args, p);) {
         float sum[S::sums];
