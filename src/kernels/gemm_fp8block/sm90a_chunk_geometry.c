@@ -22,10 +22,10 @@ typedef struct chunk_tile {
 // tile costs beside them, and of adding up what one other block left of it.
 static const chunk_tile tiles[] = {
     {"rdk_gemm_fp8block_chunk_sm90a_128x64", 64, 500},    {"rdk_gemm_fp8block_chunk_sm90a_128x96", 96, 680},
-    {"rdk_gemm_fp8block_chunk_sm90a_128x128", 128, 768},  {"rdk_gemm_fp8block_chunk_sm90a_128x160", 160, 972},
+    {"rdk_gemm_fp8block_chunk_sm90a_128x128", 128, 740},  {"rdk_gemm_fp8block_chunk_sm90a_128x160", 160, 972},
     {"rdk_gemm_fp8block_chunk_sm90a_128x192", 192, 1110},
 };
-enum { TILE_CYCLES = 2500, MERGE_CYCLES_A_COLUMN = 40 };
+enum { TILE_CYCLES = 2500, MERGE_CYCLES_A_COLUMN = 60 };
 
 // rest: what does not fill a round of all pairs. Cut along K are: 0 nothing, 1 the rest, 2 the rest and one round, so that a
 // tile has two or three parts.

@@ -27,7 +27,6 @@ enum {
     CONSUMER_WARPS = 8,
     PRODUCER_REGISTERS = 40,
     CONSUMER_REGISTERS = 232, // 2 * 232 + 40 = 3 * 168, what 384 threads get
-    PREFETCH_BLOCKS = 8,      // of weights beyond the ring
 };
 
 // STEP: weights are read once, by one tile of tokens.
@@ -103,24 +102,6 @@ template <typename S> struct walker {
     }
 };
 
-// Walks ahead of the ring and asks for weights: few stages of them fit beside 128 tokens, fewer bytes than the memory's latency
-// times its speed, and the tokens of the call may be far.
-template <typename S> struct scout {
-    walker<S> walk;
-    piece p;
-    int32_t at;
-    __device__ __forceinline__ scout(const rdk_gemm_pairs_args &args) : walk(args), p({0, 0, 0, 0}), at(0) {}
-    // Up to block `end` of this block's run; those before `begin` are in the ring.
-    __device__ __forceinline__ void advance(const rdk_gemm_pairs_args &args, int32_t begin, int32_t end) {
-        for (; at < end; at++) {
-            if (p.begin == p.end && !walk.next(args, p)) return;
-            if (at >= begin)
-                for (int32_t half = 0; half < 2; half++) prefetch_box(args.w_map, p.begin * K_BLOCK, p.column + half * S::columns / 2);
-            p.begin++;
-        }
-    }
-};
-
 // ---- producers: one lane each for weights and tokens ---------------------------------------------------------------------
 template <typename S, bool WEIGHTS>
 __device__ __forceinline__ void produce_tiles(const rdk_gemm_pairs_args &args, ring<S> &r) {
@@ -131,15 +112,12 @@ __device__ __forceinline__ void produce_tiles(const rdk_gemm_pairs_args &args, r
     const int32_t rank = cluster_rank();
     cursor<S::stages> at = {0, 1};
     walker<S> walk(args);
-    scout<S> ahead(args);
-    int32_t issued = 0;
     if (!WEIGHTS || !args.early_weights) wait_dependencies();
     for (piece p; walk.next(args, p);)
-        for (int32_t kb = p.begin; kb < p.end; kb++, issued++) {
+        for (int32_t kb = p.begin; kb < p.end; kb++) {
             const int32_t row = WEIGHTS ? p.column : p.row, x = kb * K_BLOCK;
             unsigned char *tile = r.tiles[at.slot] + (WEIGHTS ? S::a_bytes : 0);
             uint64_t *full = &r.full[at.slot];
-            if (S::step && WEIGHTS && issued >= S::stages) ahead.advance(args, issued, issued + PREFETCH_BLOCKS);
             barrier_wait(&r.empty[at.slot], at.parity); // of both blocks' groups
             barrier_expect(full, rows * K_BLOCK);
             if (shared) {
