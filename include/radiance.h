@@ -146,6 +146,7 @@ typedef struct rd_ctx_options {
     void *parallel_for_state;
     rd_log_fn log; // NULL = silent
     void *log_state;
+    int32_t trust_card; // 1: its kernels are not checked at first use, as with RADIANCE_TRUST=1
 } rd_ctx_options;
 
 RD_API rd_status rd_ctx_create(const rd_ctx_options *options, rd_ctx **out); // options may be NULL

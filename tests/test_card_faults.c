@@ -33,6 +33,9 @@ static void test_devices_says_what_is_wrong(void **state) {
     cli_run("RADIANCE_HIP_LIBRARY=no_such_library.so", "devices", &result);
     assert_int_equal(result.code, 0);
     says("amd: no_such_library.so: cannot open shared object file");
+    cli_run("RADIANCE_HIP_LIBRARY=libm.so.6", "devices", &result); // a library, and none of HIP
+    assert_int_equal(result.code, 0);
+    says("amd: libm.so.6 has no hipInit, needs ROCm 6 or later");
     devices("none");
     assert_int_equal(result.code, 0);
     says("shows no device");

@@ -31,7 +31,8 @@ typedef struct totals {
     cJSON *list;  // rows; NULL: text
     cJSON *head;  // what was checked: the device, at the first op
     bool faulted; // the card stopped: later rows were not run
-    char fault[512];
+    char fault[512], model[128], arch[32];
+    bool on_card; // a real one
 } totals;
 
 static void collect_rows(check_run *run, const char *backend) {
@@ -105,7 +106,7 @@ static rd_status check_rows(const char *device, int64_t threads, check_run *run,
     void (*cases)(check_run *) = NULL;
     for (int i = 0; i < CLI_COUNT(checkers); i++)
         if (!strcmp(checkers[i].op, run->op)) cases = checkers[i].cases;
-    rd_status status = cli_open_ctx(device, threads, &run->ctx);
+    rd_status status = cli_open_ctx_unchecked(device, threads, &run->ctx);
     if (status != RD_OK) return status;
     rd_device_info info = {.struct_size = sizeof info};
     status = rd_device_get_info(rd_ctx_device(run->ctx), &info);
@@ -115,6 +116,12 @@ static rd_status check_rows(const char *device, int64_t threads, check_run *run,
     run->host = run->ctx;
     if (status == RD_OK) describe_device(sum, &info);
     run->simulated = status == RD_OK && !strncmp(info.name, "sim:", 4);
+    sum->on_card = status == RD_OK && rd_ctx_device_number(run->ctx) && !run->simulated;
+    if (sum->on_card) {
+        snprintf(sum->model, sizeof sum->model, "%s", info.model);
+        snprintf(sum->arch, sizeof sum->arch, "%s", info.arch);
+    }
+    run->small |= run->simulated;
     if (status == RD_OK && rd_ctx_device_number(run->ctx)) status = cli_open_ctx("cpu", threads, &run->host);
     if (status == RD_OK) {
         collect_rows(run, info.backend);
@@ -152,18 +159,21 @@ static rd_status finish(totals *sum, uint64_t seed, bool full) {
         printf("%lld rows, %lld cases, %lld failed, seed %llu\n", (long long)sum->rows, (long long)sum->cases,
                (long long)sum->failed, (unsigned long long)seed);
     }
+    if (status == RD_OK && sum->on_card &&
+        !sum->rows) // a card of another kind, or a build without its compiler
+        return cli_error(RD_E_UNSUPPORTED, "no kernel of this build runs on %s (%s)", sum->model, sum->arch);
     return status == RD_OK && sum->failed ? RD_E_INTERNAL : status;
 }
 
 static rd_status check_all(const char *op, const char *device, int64_t threads, uint64_t seed, bool full,
-                           totals *sum) {
+                           bool small, totals *sum) {
     int checked = 0;
     const rd_op_info *info;
     for (int32_t i = 0; (info = rd_op_at(i)); i++) {
         if (op && strcmp(info->name, op) != 0) continue;
         check_run *run = calloc(1, sizeof *run);
         if (!run) return cli_error(RD_E_NOMEM, "out of memory");
-        run->op = info->name, run->seed = seed, run->full = full;
+        run->op = info->name, run->seed = seed, run->full = full, run->small = small;
         rd_status status = check_rows(device, threads, run, sum);
         free(run);
         if (status != RD_OK) return status;
@@ -173,7 +183,7 @@ static rd_status check_all(const char *op, const char *device, int64_t threads, 
 }
 
 rd_status cli_run_check(int argc, char **argv) {
-    bool json = false, full = false;
+    bool json = false, full = false, small = false;
     const char *op = NULL, *device = NULL;
     int64_t threads = 0, seed = 0;
     const cli_option options[] = {
@@ -181,13 +191,15 @@ rd_status cli_run_check(int argc, char **argv) {
         CLI_OPTION_DEVICE(&device),
         CLI_OPTION_THREADS(&threads),
         {"--op", CLI_TEXT, &op, "OP", "only the rows of this op", 0, 0},
+        {"--small", CLI_FLAG, &small, NULL, "small shapes, as on a simulated card: for checkers of memory", 0,
+         0},
         {"--full", CLI_FLAG, &full, NULL, "whole shapes and every combination: hours on a few cores", 0, 0},
         {"--seed", CLI_INT, &seed, "N", "numbers of an earlier run; default a fresh seed, printed", 1,
          INT64_MAX},
     };
     cli_args args;
     rd_status status =
-        cli_parse("check [--op OP] [--device NAME] [--full] [--seed N] [--json]",
+        cli_parse("check [--op OP] [--device NAME] [--small | --full] [--seed N] [--json]",
                   "Runs every kernel row that this machine can run against the reference of its op, over\n"
                   "the acceptance grids. Exit code 10 when a row fails.",
                   options, CLI_COUNT(options), 0, 0, argc, argv, &args);
@@ -196,7 +208,7 @@ rd_status cli_run_check(int argc, char **argv) {
     totals sum = {.list = json ? cJSON_CreateArray() : NULL};
     if (json) fprintf(stderr, "seed %lld\n", (long long)seed);
     cli_catch_interrupt();
-    status = check_all(op, device, threads, (uint64_t)seed, full, &sum);
+    status = check_all(op, device, threads, (uint64_t)seed, full, small, &sum);
     // A card that stopped in mid-run: what was found until then, and the fault, are what the file is for.
     if (status != RD_OK && status != RD_E_CANCELLED && !(json && sum.faulted)) {
         cJSON_Delete(sum.list);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""demo_gfx1201.py RADIANCE MODEL [--tokens N] [--csv FILE]: greedy answers of a block-FP8 model from gfx1201 machine code on the
-simulated card, beside the CPU's W8A8 path.
+"""demo_card.py RADIANCE MODEL [--device D] [--tokens N] [--csv FILE]: greedy answers of a block-FP8 model from a card (gfx1201
+machine code on the simulated one, unless another is named), beside the CPU's W8A8 path.
 
 Two orders of summation cannot give the same logits here: what differs in the last bit of an f32 moves some activation over an
 e4m3 boundary, and every later layer sees that. So the error is measured, by `radiance compare` on the same tokens (prompt and the
@@ -15,6 +15,7 @@ import argparse
 import csv
 import datetime
 import json
+import resource
 import subprocess
 import sys
 import tempfile
@@ -23,7 +24,7 @@ import time
 PROMPTS = ("The capital of France is", "Water boils at a temperature of", "The largest planet of the solar system is",
            "Once upon a time, a little girl", "To make bread you need flour,")
 ALL = 1 << 24
-CARD, CPU, DOUBLE = "sim:gfx1201", "cpu", "cpu:double"
+CPU, DOUBLE = "cpu", "cpu:double"
 
 
 def radiance(o, *arguments):
@@ -60,14 +61,19 @@ def gap_at(o, prompt, host, card):
     return at, logits[host["ids"][at]] - logits[card["ids"][at]]
 
 
+def processor_seconds():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def answer(o, prompt, own_rms):
-    start = time.monotonic()
-    card = generate(o, CARD, prompt, o.tokens)
-    seconds = time.monotonic() - start
+    start, used = time.monotonic(), processor_seconds()
+    card = generate(o, o.device, prompt, o.tokens)
+    seconds, used = time.monotonic() - start, processor_seconds() - used
     host = generate(o, CPU, prompt, o.tokens)
     text = prompt + host["text"]
-    rms, most, positions = compare(o, text, CARD)
-    card_noise, cpu_noise = (compare(o, text, device, False)[0] for device in (CARD, CPU))
+    rms, most, positions = compare(o, text, o.device)
+    card_noise, cpu_noise = (compare(o, text, device, False)[0] for device in (o.device, CPU))
     same, gap, why = o.tokens, 0.0, []
     if rms > 2 * own_rms:
         why.append(f"logits {rms:.3f} apart, the CPU's own {own_rms:.3f}")
@@ -78,7 +84,7 @@ def answer(o, prompt, own_rms):
         if gap is None or gap > most or gap > 2 * rms:
             why.append("a gap that the error does not explain")
     print(f"{prompt}|{card['text']!r}\n  decode {card['decode_tok_s']:.2f} tokens/s with every check of the simulator "
-          f"({o.tokens / seconds:.2f} with loading and prefill)")
+          f"({o.tokens / seconds:.2f} with loading and prefill, {used / o.tokens:.2f} processor seconds a token)")
     print(f"  card and CPU on the same {positions} tokens: logits {rms:.3f} apart (root mean square), {most:.3f} at most; from the "
           f"CPU's W8A16 logits the card's are {card_noise:.3f}, the CPU's W8A8 {cpu_noise:.3f}")
     if same == o.tokens:
@@ -89,13 +95,14 @@ def answer(o, prompt, own_rms):
     for words in why:
         print(f"  NOT EXPLAINED: {words}", flush=True)
     return [prompt, same, gap, f"{rms:.4f}", f"{most:.4f}", f"{card_noise:.4f}", f"{cpu_noise:.4f}", positions, f"{card['decode_tok_s']:.2f}",
-            f"{o.tokens / seconds:.2f}", "no" if why else "yes"]
+            f"{o.tokens / seconds:.2f}", f"{used / o.tokens:.3f}", "no" if why else "yes"]
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("radiance")
     parser.add_argument("model")
+    parser.add_argument("--device", default="sim:gfx1201")
     parser.add_argument("--tokens", type=int, default=32)
     parser.add_argument("--csv")
     o = parser.parse_args()
@@ -108,7 +115,7 @@ def main():
         with open(o.csv, "w", newline="") as file:
             out = csv.writer(file, lineterminator="\n")
             out.writerow(["prompt", "same_tokens", "gap", "error_rms", "error_max", "card_from_w8a16", "cpu_from_w8a16", "positions", "decode_tok_s",
-                          "tok_s_with_loading", "explained", "cpu_own_rms", "cpu_own_max", "tokens", "version", "date"])
+                          "tok_s_with_loading", "processor_seconds_a_token", "explained", "cpu_own_rms", "cpu_own_max", "tokens", "version", "date"])
             stamp = datetime.date.today().isoformat()
             for row in rows:
                 out.writerow(row + [f"{own_rms:.4f}", f"{own_most:.4f}", o.tokens, radiance(o, "version").split("\n")[0], stamp])
