@@ -40,6 +40,7 @@ template <int TOKENS_, int COLUMNS_, bool STEP_> struct shape {
     static constexpr int sums = group_columns / 2; // of a thread
     static constexpr bool two_scales = columns % 128 != 0 && 128 % columns != 0; // a tile may touch two blocks of weight rows
     static constexpr int border_step = columns & -columns; // where the border may lie
+    static_assert(sums % 16 == 0, "store_sums turns four octets of columns at a time");
     static constexpr int scale_pitch = tokens + 4;                              // eight rows off each other's banks
     static constexpr bool two_in_flight = sums <= 64; // else registers are short
 };
@@ -106,7 +107,7 @@ template <typename S> struct walker {
 template <typename S, bool WEIGHTS>
 __device__ __forceinline__ void produce_tiles(const rdk_gemm_pairs_args &args, ring<S> &r) {
     constexpr int rows = WEIGHTS ? S::columns : S::tokens, half_bytes = rows / 2 * K_BLOCK;
-    const bool shared = (args.pair_m != 0) == WEIGHTS;
+    const bool shared = S::step ? !WEIGHTS : (args.pair_m != 0) == WEIGHTS;
     const void *map = WEIGHTS ? args.w_map : args.a_map;
     const uint64_t policy = policy_evict_first();
     const int32_t rank = cluster_rank();
@@ -114,6 +115,7 @@ __device__ __forceinline__ void produce_tiles(const rdk_gemm_pairs_args &args, r
     walker<S> walk(args);
     if (!WEIGHTS || !args.early_weights) wait_dependencies();
     for (piece p; walk.next(args, p);)
+#pragma unroll 1
         for (int32_t kb = p.begin; kb < p.end; kb++) {
             const int32_t row = WEIGHTS ? p.column : p.row, x = kb * K_BLOCK;
             unsigned char *tile = r.tiles[at.slot] + (WEIGHTS ? S::a_bytes : 0);
@@ -145,6 +147,7 @@ __device__ __forceinline__ void produce_scales(const rdk_gemm_pairs_args &args, 
     for (piece p; walk.next(args, p);) {
         const float *from = args.a_scale + (p.row + first) * args.a_scale_stride_m + block * args.a_scale_stride_k;
         const int32_t left = args.m - p.row - first;
+#pragma unroll 1
         for (int32_t kb = p.begin; kb < p.end; kb += SCALE_BLOCKS) {
             const bool there = kb + block < p.end;
             const float *token = from + kb * args.a_scale_stride_k;
@@ -350,57 +353,61 @@ __device__ __forceinline__ uint4 turn_quad(uint32_t (&word)[4]) {
     return upper ? make_uint4(first, second, word[2], word[3]) : make_uint4(word[0], word[1], first, second);
 }
 
-// Eight 16-bit neighbours of one output row.
-__device__ __forceinline__ void store_eight_16(const rdk_gemm_pairs_args &args, int32_t row, int32_t column, uint4 v) {
-    uint16_t *to = static_cast<uint16_t *>(args.c) + row * args.c_stride + column;
-    if (row >= args.m) return;
-    if (args.c_vectors && column + 8 <= args.n) {
+// Eight 16-bit neighbours of one output row, `count` of them inside it.
+__device__ __forceinline__ void store_eight_16(uint16_t *to, int32_t count, bool vector, uint4 v) {
+    if (vector && count >= 8) {
         *reinterpret_cast<uint4 *>(to) = v;
         return;
     }
-    const uint32_t word[4] = {v.x, v.y, v.z, v.w};
+    const uint64_t low = v.x | (uint64_t)v.y << 32, high = v.z | (uint64_t)v.w << 32;
+#pragma unroll 1
+    for (int i = 0; i < min(count, 8); i++) to[i] = (uint16_t)((i < 4 ? low : high) >> i % 4 * 16);
+}
+
+template <typename S>
+__device__ __forceinline__ void add_bias(const rdk_gemm_pairs_args &args, int32_t column, float (&sum)[S::sums]) {
+    const auto *f32 = static_cast<const float *>(args.bias) + column;
+    const auto *bf16 = static_cast<const uint16_t *>(args.bias) + column; // the op takes these two types
 #pragma unroll
-    for (int i = 0; i < 8; i++)
-        if (column + i < args.n) to[i] = (uint16_t)(word[i / 2] >> i % 2 * 16);
+    for (int j = 0; j < S::sums / 4; j++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            if (column + j * 8 + i >= args.n) continue;
+            const float bias = args.bias_type == RDK_F32 ? f32[j * 8 + i] : __uint_as_float((uint32_t)bf16[j * 8 + i] << 16);
+            sum[j * 4 + i] += bias;
+            sum[j * 4 + 2 + i] += bias;
+        }
 }
 
 // row: of this thread's upper sums; first: the group's first column.
 template <typename S>
 __device__ __forceinline__ void store_sums(const rdk_gemm_pairs_args &args, int32_t row, int32_t first, float (&sum)[S::sums]) {
-    const int32_t quad = threadIdx.x % 4;
-    if (args.bias)
+    const int32_t quad = threadIdx.x % 4, pair = first + quad * 2;
+    if (args.bias) add_bias<S>(args, pair, sum);
 #pragma unroll
-        for (int j = 0; j < S::sums / 4; j++)
+    for (int half = 0; half < 2; half++, row += 8) {
+        if (args.c_type == RDK_F32) {
+            float *to = static_cast<float *>(args.c) + row * args.c_stride + pair;
 #pragma unroll
-            for (int i = 0; i < 2; i++) {
-                int32_t column = first + j * 8 + quad * 2 + i;
-                float bias = column < args.n ? load_element(args.bias, column, args.bias_type) : 0.0f;
-                sum[j * 4 + i] += bias;
-                sum[j * 4 + 2 + i] += bias;
-            }
-    if (args.c_type == RDK_F32) {
+            for (int j = 0; j < S::sums / 4; j++)
 #pragma unroll
-        for (int j = 0; j < S::sums / 4; j++)
+                for (int i = 0; i < 2; i++)
+                    if (row < args.m && pair + j * 8 + i < args.n) to[j * 8 + i] = sum[j * 4 + half * 2 + i];
+            continue;
+        }
+        uint16_t *to = static_cast<uint16_t *>(args.c) + row * args.c_stride + first + quad * 8;
+        const int32_t count = row < args.m ? args.n - first - quad * 8 : 0;
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
-                int32_t column = first + j * 8 + quad * 2 + i % 2, at = row + i / 2 * 8;
-                if (at < args.m && column < args.n) static_cast<float *>(args.c)[at * args.c_stride + column] = sum[j * 4 + i];
-            }
-        return;
-    }
-#pragma unroll
-    for (int j = 0; j < S::sums / 4; j += 4)
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
+        for (int j = 0; j < S::sums / 4; j += 4) {
             uint32_t word[4];
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                const int at = j + i < S::sums / 4 ? (j + i) * 4 + half * 2 : 0;
-                word[i] = args.c_type == RDK_F16 ? pack_f16(sum[at], sum[at + 1]) : pack_bf16(sum[at], sum[at + 1]);
+                const float low = sum[(j + i) * 4 + half * 2], high = sum[(j + i) * 4 + half * 2 + 1];
+                word[i] = args.c_type == RDK_F16 ? pack_f16(low, high) : pack_bf16(low, high);
             }
-            uint4 v = turn_quad(word);
-            if (j + quad < S::sums / 4) store_eight_16(args, row + half * 8, first + (j + quad) * 8, v);
+            store_eight_16(to + j * 8, count - j * 8, args.c_vectors, turn_quad(word));
         }
+    }
 }
 
 template <typename S> __device__ __forceinline__ void multiply(const rdk_gemm_pairs_args &args, ring<S> &r) {
