@@ -170,6 +170,9 @@ RD_API rd_status rd_memory_set(rd_ctx *ctx, void *to, int32_t byte, size_t bytes
 RD_API rd_status rd_stream_create(rd_ctx *ctx, rd_stream *out);
 RD_API rd_status rd_stream_free(rd_ctx *ctx, rd_stream stream);
 RD_API rd_status rd_stream_sync(rd_ctx *ctx, rd_stream stream); // the host waits
+// Reads `bytes` of the context's own memory, random ones beyond its caches: the ceiling of what only reads. On a card by a
+// kernel of ours and the device's clock, best of five; on the CPU with the context's threads.
+RD_API rd_status rd_ctx_measure_read(rd_ctx *ctx, int64_t bytes, double *read_gbs);
 // What runs and copies on `stream` between begin and end is recorded, not executed, and replayed by each launch with the
 // same operands. A call that fails in between ends the recording.
 typedef struct rd_graph rd_graph;
@@ -413,6 +416,14 @@ typedef struct rd_kv_write_args {
     rd_tensor slots;            // [tokens] i64: block * block_tokens + offset; negative = skip
 } rd_kv_write_args;
 RD_API rd_status rd_kv_write_run(const rd_plan *plan, const rd_kv_write_args *args, rd_stream stream);
+
+// rope_kv_write: rope of q and k (with qk-norm when planned), then kv_write of the rotated k and of v, in one launch. Same bits
+// of q and of the caches as the two ops in sequence: the rotated k is rounded to its type before it is written.
+//   rope->q [tokens, q_heads, head_dim] is rotated in place; rope->k [tokens, kv_heads, head_dim] is consumed: what it holds
+//   afterwards is unspecified (a card rotates it on its way to the cache). kv->k is left out (data NULL) or the same tensor
+//   as rope->k; kv->v has its shape and type. The other operands are those of rd_rope_args and rd_kv_write_args.
+RD_API rd_status rd_rope_kv_write_run(const rd_plan *plan, const rd_rope_args *rope,
+                                      const rd_kv_write_args *kv, rd_stream stream);
 
 // embed: y[t] = table[ids[t]] * scale. An id outside the table is RD_E_INVALID.
 typedef struct rd_embed_args {

@@ -20,7 +20,7 @@ typedef struct rd_model rd_model;
 typedef struct rd_model_info {
     uint32_t struct_size;
     const char *architecture; // "LlamaForCausalLM", "Qwen3ForCausalLM"
-    const char *format;       // "safetensors" or "gguf"
+    const char *format;       // "safetensors", "gguf" or "random"
     const char *quantization; // "none", "fp8_block128", or the GGUF types in words
     int32_t layers, hidden, intermediate, q_heads, kv_heads, head_dim, vocab, context_tokens;
     int32_t tied_head;    // 1: the head is the embedding
@@ -30,6 +30,9 @@ typedef struct rd_model_info {
 
 RD_API rd_status rd_model_open(const char *path,
                                rd_model **out); // folder or .gguf; everything checked, nothing copied
+// A model of a shape without its checkpoint: config has the fields of a config.json, weights are drawn from the seed. With a
+// quantization_config the layers are block-FP8. It has no tokenizer. For benches: all layers hold the same values.
+RD_API rd_status rd_model_open_random(const char *config, uint64_t seed, rd_model **out);
 RD_API void rd_model_close(rd_model *model);
 RD_API rd_status rd_model_get_info(const rd_model *model, rd_model_info *info);
 
@@ -130,6 +133,37 @@ typedef struct rd_step_item {
     float *logits; // [count, vocab] out, may be NULL except that the last row is always kept in the session
 } rd_step_item;
 RD_API rd_status rd_engine_step(rd_engine *engine, const rd_step_item *items, int32_t count);
+
+// ---- profile: what a pass of an engine takes, and which kernel takes how much of it -------------------------------------
+// All sessions of the engine must be free; the cache's contents are overwritten. On a card the whole step and each part alone
+// are recorded as graphs and timed by the device as they are replayed; a prefill pass, and all on a CPU, runs as it always does.
+typedef struct rd_profile_options {
+    uint32_t struct_size;
+    int32_t sessions;       // of a decode step: one new token each, 0 = 1
+    int32_t context_tokens; // already in each session's cache
+    int32_t prefill_tokens; // > 0: one prefill pass of that many tokens of one session instead
+    int32_t repeats;        // samples of each time, 0 = 10
+} rd_profile_options;
+typedef struct rd_profile_part {
+    const char *name;   // "qkv", "attention"
+    const char *kernel; // a row's name; "copies" of ids, lengths and block tables to a card
+    int32_t calls;      // in one pass
+    double us;          // of all of them, the pass's other parts left out
+    double bytes;       // weights, scales, cached keys and values that they must read
+    double flops;       // of products
+} rd_profile_part;
+#define RD_MAX_PROFILE_PARTS 16
+typedef struct rd_profile {
+    uint32_t struct_size;
+    int32_t is_graph;          // the whole pass was timed as one
+    double us_best, us_median; // of the whole pass
+    double parts_us;           // sum of the parts' times
+    double bytes, flops;       // sums
+    int32_t kernel_calls;      // calls of ops in one pass
+    int32_t part_count;
+    rd_profile_part part[RD_MAX_PROFILE_PARTS];
+} rd_profile;
+RD_API rd_status rd_engine_profile(rd_engine *engine, const rd_profile_options *options, rd_profile *out);
 
 typedef struct rd_generate_options {
     uint32_t struct_size;

@@ -135,6 +135,30 @@ static void test_alloc_faults_from_open_to_report(void **state) {
     scratch_remove(&p.s);
 }
 
+static rd_status profile(void *state) {
+    rd_model *model = NULL;
+    rd_engine *engine = NULL;
+    rd_ctx *ctx = NULL;
+    const rd_ctx_options options = {.struct_size = sizeof options, .threads = 1};
+    const rd_engine_options engine_options = {.struct_size = sizeof engine_options, .context_tokens = 64};
+    const rd_profile_options o = {.struct_size = sizeof o, .context_tokens = 20, .repeats = 1};
+    rd_profile p = {.struct_size = sizeof p};
+    double gbs;
+    rd_status status = rd_model_open_random(state, 3, &model);
+    if (status == RD_OK) status = rd_ctx_create(&options, &ctx);
+    if (status == RD_OK) status = rd_ctx_measure_read(ctx, 1 << 16, &gbs);
+    if (status == RD_OK) status = rd_engine_create(ctx, model, &engine_options, &engine);
+    if (status == RD_OK) status = rd_engine_profile(engine, &o, &p);
+    rd_engine_free(engine);
+    rd_ctx_free(ctx);
+    rd_model_close(model);
+    return status;
+}
+static void test_alloc_faults_random_model_and_profile(void **state) {
+    (void)state;
+    fail_every_allocation(profile, NULL, (void *)(uintptr_t)(RD_TEST_DIR "/../bench/shapes/tiny.json"));
+}
+
 static rd_status ask(void *state) {
     static const rd_param params[] = {RD_INT("vocab", 100)};
     rd_ctx *ctx = state;
@@ -165,6 +189,7 @@ int main(void) {
         cmocka_unit_test(test_alloc_faults_convert_gguf),
         cmocka_unit_test(test_alloc_faults_tokenizers),
         cmocka_unit_test(test_alloc_faults_from_open_to_report),
+        cmocka_unit_test(test_alloc_faults_random_model_and_profile),
         cmocka_unit_test(test_alloc_faults_select_and_report),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

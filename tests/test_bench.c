@@ -28,6 +28,7 @@ static const char *shape_of(const char *op) {
                   {"attn_prefill", "Q_LEN=20,KV=90"},
                   {"rope", "M=3,HEADS=2"},
                   {"kv_write", "M=35,HEADS=2"},
+                  {"rope_kv_write", "M=5,HEADS=2"},
                   {"sample", "VOCAB=1000"},
                   {"generate", "AT=4"},
                   {"", "M=3,K=200"}};
@@ -44,7 +45,7 @@ static double number_of(const cJSON *row, const char *name) {
 static void check_row(const char *op, const cJSON *row) {
     const char *kernel = cJSON_GetStringValue(cJSON_GetObjectItem(row, "kernel"));
     assert_non_null(kernel);
-    if (strcmp(op, "generate") != 0) {
+    if (strcmp(op, "generate") != 0 && strcmp(op, "step") != 0) { // whole passes
         const rd_kernel_info *info = rd_kernel_find(kernel);
         if (!info) fail_msg("%s: no kernel %s", op, kernel);
         assert_string_equal(info->op, op);
@@ -58,9 +59,11 @@ static void check_row(const char *op, const cJSON *row) {
 static void check_bench(const char *op) {
     char command[512], csv[160];
     snprintf(csv, sizeof csv, "%s/%s.csv", s.folder, op);
-    snprintf(command, sizeof command,
-             "bench %s --shape %s --threads 1 --seconds 0.001 --json --csv %s --model %s", op, shape_of(op),
-             csv, model);
+    snprintf(
+        command, sizeof command,
+        "bench %s --shape %s --threads 1 --seconds 0.001 --json --csv %s --model %s --batch 1,3 --context 40 "
+        "--prefill 20",
+        op, shape_of(op), csv, model);
     cli_run("", command, &result);
     if (result.code) fail_msg("%s: exit code %d, %s", command, result.code, result.err);
     cJSON *rows = cJSON_Parse(result.out), *row;
@@ -116,6 +119,11 @@ static void test_bench_refuses_by_name(void **state) {
         const char *text;
     } cases[] = {{"bench nothing", RD_E_INVALID, "op=nothing has no bench"},
                  {"bench generate", RD_E_INVALID, "needs --model"},
+                 {"bench step", RD_E_INVALID, "needs one of --config"},
+                 {"bench step --model x --config y", RD_E_INVALID, "needs one of --config"},
+                 {"bench step --config y --batch 1,", RD_E_INVALID, "--batch=1,, needs up to 16 numbers"},
+                 {"bench step --config y --batch 0", RD_E_INVALID, "--batch=0, needs up to 16 numbers"},
+                 {"bench step --config no_such_file", RD_E_IO, "no_such_file: No such file"},
                  {"bench attn_decode --shape Q_HEADS=5,KV_HEADS=2", RD_E_INVALID, "needs a whole ratio"},
                  {"bench attn_decode --shape KV=2,Q_LEN=3", RD_E_INVALID, "KV >= Q_LEN"},
                  {"bench rmsnorm --device h200-sm90a", RD_E_NO_DEVICE, "fixture"},

@@ -4,6 +4,9 @@
 #include "support/card_rig.h"
 #include "support/speculation.h"
 
+#include "backend/backend.h"
+#include "ops/ctx.h"
+
 static rd_ctx *probe(void) { // NULL: no simulator or no kernels, and skipped with the reason
     rd_ctx *ctx = card_ctx();
     rd_ctx_free(ctx);
@@ -102,6 +105,169 @@ static void test_batch_is_alone(void **state) {
     tiny_free(&m);
 }
 
+// ---- what a step asks of the driver ---------------------------------------------------------------------------------
+static rdi_driver counting;        // the card's own, with counters in front
+static const rdi_driver *the_real; // behind it
+static struct { int waits, launches, replays, to_host; } calls;
+static rd_status count_sync(rdi_card *card, void *stream) {
+    calls.waits++;
+    return the_real->stream_sync(card, stream);
+}
+static rd_status count_event(rdi_card *card, void *event) {
+    calls.waits++;
+    return the_real->event_sync(card, event);
+}
+static rd_status count_launch(rdi_card *card, void *kernel, const rdi_launch *launch, void *stream) {
+    calls.launches++;
+    return the_real->launch(card, kernel, launch, stream);
+}
+static rd_status count_replay(rdi_card *card, void *graph, void *stream) {
+    calls.replays++;
+    return the_real->graph_launch(card, graph, stream);
+}
+static rd_status count_copy(rdi_card *card, void *to, const void *from, size_t bytes, rdi_copy direction,
+                            void *stream) {
+    calls.to_host += direction == RDI_COPY_TO_HOST;
+    return the_real->copy(card, to, from, bytes, direction, stream);
+}
+static void count_calls(rd_ctx *ctx) {
+    the_real = ctx->device->card->driver;
+    counting = *the_real;
+    counting.stream_sync = count_sync;
+    counting.event_sync = count_event;
+    counting.launch = count_launch;
+    counting.graph_launch = count_replay;
+    counting.copy = count_copy;
+    ctx->device->card->driver = &counting;
+}
+
+typedef struct token_log {
+    int count;
+    int at[32][4]; // waits, launches, replays, copies to the host, so far
+} token_log;
+static int log_token(void *state, int32_t id, const char *bytes, size_t count) {
+    token_log *log = state;
+    const int now[4] = {calls.waits, calls.launches, calls.replays, calls.to_host};
+    (void)id, (void)bytes, (void)count;
+    memcpy(log->at[log->count++], now, sizeof now);
+    return 0;
+}
+
+// Between one token and the next: one graph, the sampler's launches, one copy to the host, one wait for it.
+static void test_one_wait_a_step(void **state) {
+    (void)state;
+    if (!probe()) skip();
+    enum { TOKENS = 12 };
+    tiny_model m;
+    rig r;
+    token_log log = {0};
+    int32_t ids[PROMPT], out[TOKENS];
+    tiny_make(&m, &tiny_even, ++seed);
+    rig_open(&r, &m, (rig_options){.context = 128, .w8a8 = 1, .device = "sim:gfx1201"});
+    count_calls(r.ctx);
+    random_ids(&m, ids, PROMPT);
+    const rd_generate_options options = {.struct_size = sizeof options,
+                                         .max_tokens = TOKENS,
+                                         .ignore_end = 1,
+                                         .on_token = log_token,
+                                         .on_token_state = &log};
+    rd_generate_result result = {.struct_size = sizeof result};
+    ok(rd_generate(r.session, ids, PROMPT, &options, out, &result));
+    assert_int_equal(log.count, TOKENS);
+    for (int i = 3; i < TOKENS; i++) { // the first step runs, the second is recorded
+        assert_int_equal(log.at[i][0] - log.at[i - 1][0], 1);
+        assert_int_equal(log.at[i][1] - log.at[i - 1][1], 1); // greedy sampling is one launch
+        assert_int_equal(log.at[i][2] - log.at[i - 1][2], 1);
+        assert_int_equal(log.at[i][3] - log.at[i - 1][3], 1);
+    }
+    r.ctx->device->card->driver = the_real;
+    rig_close(&r);
+    tiny_free(&m);
+}
+
+// Verify steps of several sessions, of the same and of different widths: replayed by bucket and widest, one wait a step, and
+// each row as if its session had stepped alone, call by call.
+static void test_verify_is_replayed(void **state) {
+    (void)state;
+    if (!probe()) skip();
+    enum { SESSIONS = 3, ROUNDS = 4, WIDEST = 7 };
+    static const int widths[ROUNDS][SESSIONS] = {{5, 5, 5}, {2, 7, 4}, {7, 1, 3}, {5, 5, 2}};
+    tiny_model m;
+    rig r;
+    int32_t ids[SESSIONS][64];
+    static float together[ROUNDS][SESSIONS][WIDEST * 256], alone[WIDEST * 256];
+    tiny_make(&m, &tiny_even, ++seed);
+    rig_open(&r, &m, (rig_options){.sessions = 4, .context = 128, .w8a8 = 1, .device = "sim:gfx1201"});
+    const size_t row = sizeof(float) * (size_t)m.spec.vocab;
+    rd_session *session[SESSIONS] = {r.session};
+    int known[SESSIONS];
+    for (int i = 0; i < SESSIONS; i++) {
+        random_ids(&m, ids[i], 64);
+        if (i) ok(rd_session_create(r.engine, &session[i]));
+        ok(rd_session_sync(session[i], ids[i], known[i] = 9 + 4 * i, NULL, NULL));
+    }
+    count_calls(r.ctx);
+    for (int t = 0; t < ROUNDS; t++) {
+        rd_step_item items[SESSIONS];
+        for (int i = 0; i < SESSIONS; i++) {
+            items[i] = (rd_step_item){session[i], ids[i] + known[i], widths[t][i], together[t][i]};
+            known[i] += widths[t][i];
+        }
+        calls.waits = 0;
+        ok(rd_engine_step(r.engine, items, SESSIONS));
+        assert_int_equal(calls.waits, 1);
+    }
+    r.ctx->device->card->driver = the_real;
+    assert_int_equal(r.engine->graph_count, 2); // four sequences of five rows, and of seven
+    assert_int_equal(r.engine->replayed, 2);
+    rdi_step_graphs_free(r.engine);
+    for (int i = 0; i < SESSIONS; i++) {
+        ok(rd_session_truncate(session[i], known[i] = 9 + 4 * i));
+        for (int t = 0; t < ROUNDS; t++) {
+            const rd_step_item item = {session[i], ids[i] + known[i], widths[t][i], alone};
+            ok(rd_engine_step(r.engine, &item, 1));
+            if (memcmp(alone, together[t][i], row * (size_t)widths[t][i]))
+                fail_msg("session %d, round %d", i, t);
+            known[i] += widths[t][i];
+        }
+    }
+    rig_close(&r);
+    tiny_free(&m);
+}
+
+// The class of a pass comes from what is asked for: a prompt of any length, one token included, takes rows of class chunk.
+static void test_prefill_is_chunk(void **state) {
+    (void)state;
+    if (!probe()) skip();
+    tiny_model m;
+    rig r;
+    tiny_make(&m, &tiny_even, ++seed);
+    rig_open(&r, &m, (rig_options){.context = 64, .w8a8 = 1, .device = "sim:gfx1201"});
+    for (int32_t i = 0; i < r.engine->geometry.layers; i++) {
+        const rdi_layer *layer = &r.engine->layer[i];
+        const rdi_projection *all[] = {&layer->qkv, &layer->o, &layer->gate_up, &layer->down};
+        for (int p = 0; p < 4; p++) {
+            const rd_plan *const *plan = all[p]->part[0].plan;
+            assert_string_equal(rd_plan_kernel(plan[RDI_PASS_PREFILL], 1)->order, "chunk");
+            assert_string_equal(rd_plan_kernel(plan[RDI_PASS_PREFILL], 128)->order, "chunk");
+            assert_string_equal(rd_plan_kernel(plan[RDI_PASS_STEP], 1)->order, "step");
+            assert_string_equal(rd_plan_kernel(plan[RDI_PASS_STEP], 128)->order, "step");
+        }
+    }
+    // The same rows as the chunk before or after another chunk boundary: one token at a time, and all at once.
+    enum { LENGTH = 20 };
+    int32_t ids[LENGTH];
+    static float whole[256];
+    random_ids(&m, ids, LENGTH);
+    ok(rd_session_sync(r.session, ids, LENGTH, NULL, NULL));
+    memcpy(whole, rd_session_logits(r.session), sizeof(float) * (size_t)m.spec.vocab);
+    ok(rd_session_truncate(r.session, 0));
+    for (int i = 1; i <= LENGTH; i++) ok(rd_session_sync(r.session, ids, i, NULL, NULL));
+    assert_memory_equal(whole, rd_session_logits(r.session), sizeof(float) * (size_t)m.spec.vocab);
+    rig_close(&r);
+    tiny_free(&m);
+}
+
 // More rows than class "step" takes in a call: two passes, and each row as if its session had stepped alone.
 static void test_large_steps_keep_their_class(void **state) {
     (void)state;
@@ -162,8 +328,13 @@ int main(int argc, char **argv) {
     seed = argc > 1 ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
     print_message("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_logits_near_the_host), cmocka_unit_test(test_speculation_and_graphs),
-        cmocka_unit_test(test_batch_is_alone),       cmocka_unit_test(test_large_steps_keep_their_class),
+        cmocka_unit_test(test_logits_near_the_host),
+        cmocka_unit_test(test_speculation_and_graphs),
+        cmocka_unit_test(test_batch_is_alone),
+        cmocka_unit_test(test_one_wait_a_step),
+        cmocka_unit_test(test_verify_is_replayed),
+        cmocka_unit_test(test_prefill_is_chunk),
+        cmocka_unit_test(test_large_steps_keep_their_class),
         cmocka_unit_test(test_memory_comes_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

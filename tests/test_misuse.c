@@ -206,6 +206,16 @@ NO_WS(rope)
 NO_WS(act_mul)
 NO_WS(kv_write)
 NO_WS(embed)
+typedef struct both_args { // two structs in one call
+    rd_rope_args rope;
+    rd_kv_write_args kv;
+} both_args;
+static rd_status run_rope_kv_write(const rd_plan *p, const void *args, void *ws, size_t *bytes) {
+    const both_args *a = args;
+    (void)ws;
+    if (bytes && !ws) *bytes = 0;
+    return rd_rope_kv_write_run(p, a ? &a->rope : NULL, a ? &a->kv : NULL, NULL);
+}
 
 static void test_misuse_gemm(void **state) {
     (void)state;
@@ -343,6 +353,35 @@ static void test_misuse_heads(void **state) {
     for (int h = 0; h < KV_HEADS; h++) ((float *)kv.k_scale.data)[h] = ((float *)kv.v_scale.data)[h] = 1;
     CHECK("kv_write", 0, run_kv_write, kv, kv_fields, RD_INT("head_dim", DIM), RD_INT("block_tokens", BLOCK),
           RD_WORD("x_dtype", "bf16"), RD_WORD("kv_dtype", "fp8"), RD_WORD("k_order", "dim"));
+    static const field both_fields[] = {FIELD(both_args, rope.q, 0),
+                                        FIELD(both_args, rope.k, 0),
+                                        FIELD(both_args, rope.positions, 0),
+                                        FIELD(both_args, rope.inv_freq, 0),
+                                        FIELD(both_args, rope.q_norm, ANY_TYPE),
+                                        FIELD(both_args, rope.k_norm, 0),
+                                        FIELD(both_args, kv.k, OPTIONAL),
+                                        FIELD(both_args, kv.v, 0),
+                                        FIELD(both_args, kv.k_cache, 0),
+                                        FIELD(both_args, kv.v_cache, 0),
+                                        FIELD(both_args, kv.k_scale, OPTIONAL),
+                                        FIELD(both_args, kv.v_scale, OPTIONAL),
+                                        FIELD(both_args, kv.slots, 0)};
+    both_args both = {rope, kv};
+    both.kv.k = both.rope.k;
+    CHECK("rope_kv_write", 0, run_rope_kv_write, both, both_fields, RD_INT("head_dim", DIM),
+          RD_INT("rotary_dim", DIM), RD_WORD("style", "neox"), RD_WORD("x_dtype", "bf16"),
+          RD_INT("qk_norm", 1), RD_INT("block_tokens", BLOCK), RD_WORD("kv_dtype", "fp8"),
+          RD_WORD("k_order", "dim"));
+    both.kv.struct_size = 8;
+    const rd_param params[] = {RD_INT("head_dim", DIM),    RD_INT("rotary_dim", DIM),
+                               RD_WORD("style", "neox"),   RD_WORD("x_dtype", "bf16"),
+                               RD_INT("qk_norm", 1),       RD_INT("block_tokens", BLOCK),
+                               RD_WORD("kv_dtype", "fp8"), RD_WORD("k_order", "dim")};
+    rd_plan *plan = NULL;
+    assert_int_equal(rd_plan_create(ctx, "rope_kv_write", params, COUNT(params), 0, 0, &plan), RD_OK);
+    assert_int_equal(rd_rope_kv_write_run(plan, &both.rope, &both.kv, NULL), RD_E_INVALID);
+    assert_non_null(strstr(rd_error_text(), "rope_kv_write: struct_size=8"));
+    rd_plan_free(plan);
 }
 
 static void test_misuse_sample(void **state) {

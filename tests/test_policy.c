@@ -324,6 +324,23 @@ static void test_device_picks_the_table(void **state) {
     assert_non_null(strstr(result.out, "route=generic\n"));
 }
 
+// Measured ahead of DeepGEMM up to 32 rows on four shapes, up to 64 on the two of at least 89 million weights.
+static void test_engine_share(void **state) {
+    (void)state;
+    static const struct {
+        const char *device, *shape, *rows;
+    } cases[] = {
+        {"h200-sm90a", "N=14336 K=5120", "rows=32\n"},  {"h200-sm90a", "N=5120 K=6144", "rows=32\n"},
+        {"h200-sm90a", "N=34816 K=5120", "rows=64\n"},  {"h200-sm90a", "N=5120 K=17408", "rows=64\n"},
+        {"r9700-gfx1201", "N=128 K=128", "rows=all\n"}, {"x86-avx2", "N=128 K=128", "rows=all\n"}};
+    for (size_t i = 0; i < RDI_COUNT(cases); i++) {
+        char line[128];
+        snprintf(line, sizeof line, "policy engine_share %s --device %s", cases[i].shape, cases[i].device);
+        cli_run("", line, &result);
+        if (!strstr(result.out, cases[i].rows)) fail_msg("%s: %s%s", line, result.out, result.err);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_vectors_decode_geometry),
@@ -350,6 +367,7 @@ int main(void) {
         cmocka_unit_test(test_preshuffle_byte_is_a_permutation),
         cmocka_unit_test(test_rules_refuse_bad_inputs),
         cmocka_unit_test(test_device_picks_the_table),
+        cmocka_unit_test(test_engine_share),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

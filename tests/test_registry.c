@@ -24,7 +24,7 @@ static void refuse(const char *op, const rd_param *params, int32_t count, const 
 // Bug case 30: the known registries take each of these for an answerable question.
 static void test_query_bug_30_refuses_bad_questions_by_name(void **state) {
     (void)state;
-#define KEYS "m n k a_dtype w_scale_dtype c_dtype layout bias"
+#define KEYS "m n k a_dtype w_scale_dtype c_dtype layout bias order"
     const struct {
         rd_param param;
         const char *text;
@@ -110,6 +110,45 @@ static void test_explain_gives_first_failing_constraint(void **state) {
 }
 
 // Bug case 19: 66 rows do not fit 64; the row says so instead of computing wrong rows.
+// A one-token prefill (bug case 16) asks for class chunk and gets it; a question without the word gets either; a device
+// without rows of the class answers with the one that it has.
+static void test_explain_order_class(void **state) {
+    (void)state;
+    static rdi_row classes[] = {
+        ROW("gemm_fp8block_step_amd_gfx1201", "gemm_fp8block", AMD, "amd", RDI_ISA_GFX1201, 0, m8),
+        ROW("gemm_fp8block_chunk_amd_gfx1201", "gemm_fp8block", AMD, "amd", RDI_ISA_GFX1201, 0, all),
+        ROW("gemm_fp8block_any_cpu_ref", "gemm_fp8block", CPU, "cpu", 0, 1, all)};
+    classes[0].info.order = "step", classes[1].info.order = "chunk";
+    static const struct {
+        const char *device, *order;
+        int64_t m;
+        const char *expected[2]; // reasons; NULL: the row of another backend is not asked
+    } cases[] = {
+        {"r9700-gfx1201", "chunk", 1, {"order=chunk, its class is step", "ok"}},
+        {"r9700-gfx1201", "step", 1, {"ok", "order=step, its class is chunk"}},
+        {"r9700-gfx1201", "step", 9, {"m=9, needs <= 8", "order=step, its class is chunk"}},
+        {"r9700-gfx1201", "any", 1, {"ok", "ok, not chosen: row order"}},
+        {"r9700-gfx1201", "class", 9, {"m=9, needs <= 8", "ok"}},
+        {"x86-avx2", "chunk", 1, {"ok", NULL}},
+        {"x86-avx2", "step", 900, {"ok", NULL}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rd_device *device = NULL;
+        rd_verdict verdicts[4];
+        int32_t count = 4;
+        const rd_param params[] = {RD_INT("m", cases[i].m), RD_INT("k", 128), RD_WORD("a_dtype", "fp8"),
+                                   RD_WORD("order", cases[i].order)};
+        assert_int_equal(rd_device_open(cases[i].device, &device), RD_OK);
+        assert_int_equal(
+            rdi_ctx_explain((rdi_table){classes, 3}, device, "gemm_fp8block", params, 4, verdicts, &count),
+            RD_OK);
+        assert_int_equal(count, cases[i].expected[1] ? 2 : 1);
+        for (int32_t at = 0; at < count; at++)
+            assert_string_equal(verdicts[at].reason, cases[i].expected[at]);
+        rd_device_close(device);
+    }
+}
+
 static void test_explain_bug_19_refuses_q_len_11_at_gqa_6(void **state) {
     (void)state;
     for (int q_len = 9; q_len <= 11; q_len++) {
@@ -275,6 +314,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_query_bug_30_refuses_bad_questions_by_name),
         cmocka_unit_test(test_explain_gives_first_failing_constraint),
+        cmocka_unit_test(test_explain_order_class),
         cmocka_unit_test(test_explain_bug_19_refuses_q_len_11_at_gqa_6),
         cmocka_unit_test(test_explain_names_the_rule_that_orders),
         cmocka_unit_test(test_selections_fold_order_and_aliases),

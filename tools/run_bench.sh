@@ -12,7 +12,7 @@ mkdir -p "$folder"
 for op in gemm_fp8block gemm_fp8block_w8a16 gemm_bf16 attn_decode attn_prefill; do
     "$build/radiance" bench $op --csv "$folder/$stamp-$op.csv"
 done
-for op in quant_fp8 rmsnorm act_mul embed rope kv_write sample; do
+for op in quant_fp8 rmsnorm act_mul embed rope kv_write rope_kv_write sample; do
     "$build/radiance" bench $op --csv "$folder/$stamp-small-ops.csv"
 done
 if [ -d models/SmolLM2-135M-Instruct-FP8 ]; then

@@ -79,16 +79,18 @@ static uint64_t mix(uint64_t hash, const void *data, size_t bytes) {
     return hash;
 }
 
-static uint64_t hash_of(int32_t device, const char *op, const rd_param *params, int32_t count) {
-    uint64_t hash = mix(0xcbf29ce484222325u, op, strlen(op)) ^ (uint64_t)device;
+static uint64_t hash_of(int32_t device, const char *op, const rd_param *params, int32_t count,
+                        int64_t limit) {
+    uint64_t hash = mix(0xcbf29ce484222325u, op, strlen(op)) ^ (uint64_t)device ^ (uint64_t)limit << 8;
     for (int32_t i = 0; i < count; i++)
         hash = params[i].word ? mix(hash, params[i].word, strlen(params[i].word))
                               : (hash ^ (uint64_t)params[i].i) * 0x9e3779b97f4a7c15u;
     return hash;
 }
 
-static void question_text(int32_t device, const char *op, const rd_param *params, int32_t count, char *text) {
-    int at = snprintf(text, TEXT, "%d %s", device, op);
+static void question_text(int32_t device, const char *op, const rd_param *params, int32_t count,
+                          int64_t limit, char *text) {
+    int at = snprintf(text, TEXT, "%d %s %lld", device, op, (long long)limit);
     for (int32_t i = 0; i < count && at < TEXT; i++)
         at += params[i].word ? snprintf(text + at, (size_t)(TEXT - at), " %s", params[i].word)
                              : snprintf(text + at, (size_t)(TEXT - at), " %lld", (long long)params[i].i);
@@ -117,7 +119,7 @@ static rd_status keep_plan(int32_t device, const char *op, const rd_param *param
     rd_status status = rdt_context(device, &ctx);
     if (status != RD_OK) return status;
     char question[TEXT];
-    question_text(device, op, params, count, question);
+    question_text(device, op, params, count, limit, question);
     pthread_mutex_lock(&lock);
     status = RD_E_LIMIT;
     for (uint64_t i = 0; i < PLANS; i++) {
@@ -145,7 +147,7 @@ static rd_status keep_plan(int32_t device, const char *op, const rd_param *param
 
 rd_status rdt_plan(int32_t device, const char *op, const rd_param *params, int32_t count, int64_t limit,
                    const rd_plan **out) {
-    uint64_t hash = hash_of(device, op, params, count);
+    uint64_t hash = hash_of(device, op, params, count, limit);
     for (uint64_t i = 0; i < PLANS; i++) {
         kept_plan *kept = atomic_load_explicit(&plans[(hash + i) % PLANS], memory_order_acquire);
         if (!kept) break;
@@ -155,6 +157,12 @@ rd_status rdt_plan(int32_t device, const char *op, const rd_param *params, int32
         return RD_OK;
     }
     return keep_plan(device, op, params, count, limit, hash, out);
+}
+
+rd_status rdt_plan_ready(int32_t device, const char *op, const rd_param *params, int32_t count,
+                         int64_t limit) {
+    const rd_plan *plan;
+    return rdt_plan(device, op, params, count, limit, &plan);
 }
 
 // ---- scratch -------------------------------------------------------------------------------------------------------
@@ -211,7 +219,8 @@ static rd_status gemm_plan(const rdt_linear_call *call, rd_dtype a_dtype, const 
                                  RD_INT("bias", call->bias.data != NULL),
                                  RD_WORD("order", "any")}; // the last is a key of w8a16 alone
     const char *op = call->quantise ? "gemm_fp8block" : "gemm_fp8block_w8a16";
-    return rdt_plan(call->x.device, op, question, call->quantise ? 7 : 8, CALL_ROWS, out);
+    return rdt_plan(call->x.device, op, question, call->quantise ? 7 : 8, call->rows ? call->rows : CALL_ROWS,
+                    out);
 }
 
 static rd_status quant_plan(const rdt_linear_call *call, const rd_plan **out) {

@@ -24,6 +24,7 @@ typedef struct rdt_linear_call {
     rd_tensor c;       // [m, n]
     int32_t layout;    // index into rdt_layouts
     int32_t quantise;  // 1: x is quantised to e4m3 per 1x128 first
+    int64_t rows;      // most rows of any call with this weight, which its plan must cover; 0 = no limit
     void *stream;
     rdt_scratch scratch;
 } rdt_linear_call;
@@ -40,6 +41,9 @@ RDT_API void rdt_use_reference(int32_t on);
 // A kept plan, or a new one. The interval key covers 1..limit.
 rd_status rdt_plan(int32_t device, const char *op, const rd_param *params, int32_t count, int64_t limit,
                    const rd_plan **out);
+// Makes that plan now: on a card this is after the check of its kernels at first use.
+RDT_API rd_status rdt_plan_ready(int32_t device, const char *op, const rd_param *params, int32_t count,
+                                 int64_t limit);
 void *rdt_scratch_get(const rdt_scratch *scratch, size_t bytes);
 
 RDT_API rd_status rdt_linear_run(const rdt_linear_call *call);

@@ -139,16 +139,14 @@ static rdt_tensor make_output(const view *x, int64_t n, rd_tensor *c) {
     return out;
 }
 
-static void linear(uint64_t *stack, bool with_bias) {
+// call: layout, quantise and rows are set.
+static void linear(uint64_t *stack, bool with_bias, int64_t n, rdt_linear_call call) {
     static const char op[] = "fp8_linear";
     rdt_tensor in[4] = {(void *)stack[0], (void *)stack[1], (void *)stack[2],
                         with_bias ? (void *)stack[3] : NULL};
-    const uint64_t *numbers = stack + (with_bias ? 4 : 3);
-    view x = view_of(in[0]), w = view_of(in[1]), w_scale = view_of(in[2]);
-    rdt_linear_call call = {.w = w.tensor,
-                            .w_scale = w_scale.tensor,
-                            .layout = (int32_t)numbers[1],
-                            .quantise = (int32_t)(numbers[2] & 1)};
+    view x = view_of(in[0]);
+    call.w = view_of(in[1]).tensor;
+    call.w_scale = view_of(in[2]).tensor;
     card_scratch card;
     call.scratch = scratch_for(&x, &card);
     if (with_bias) call.bias = view_of(in[3]).tensor;
@@ -160,7 +158,7 @@ static void linear(uint64_t *stack, bool with_bias) {
         text = no_stream;
     else if (!as_matrix(&call.x))
         text = "x: rows are not evenly spaced, needs a contiguous tensor";
-    else if (!(out = make_output(&x, (int64_t)numbers[0], &call.c)))
+    else if (!(out = make_output(&x, n, &call.c)))
         text = "no memory for the output";
     else
         status = rdt_linear_run(&call);
@@ -177,13 +175,22 @@ static void linear(uint64_t *stack, bool with_bias) {
 static void fp8_linear(uint64_t *stack, uint64_t inputs, uint64_t outputs) {
     (void)inputs;
     (void)outputs;
-    linear(stack, false);
+    linear(stack, false, (int64_t)stack[3],
+           (rdt_linear_call){.layout = (int32_t)stack[4], .quantise = (int32_t)(stack[5] & 1)});
 }
 
 static void fp8_linear_bias(uint64_t *stack, uint64_t inputs, uint64_t outputs) {
     (void)inputs;
     (void)outputs;
-    linear(stack, true);
+    linear(stack, true, (int64_t)stack[4],
+           (rdt_linear_call){.layout = (int32_t)stack[5], .quantise = (int32_t)(stack[6] & 1)});
+}
+
+// A quantised call of at most so many rows over a row-major weight: what our kernel takes of a layer that it shares.
+static void fp8_linear_upto(uint64_t *stack, uint64_t inputs, uint64_t outputs) {
+    (void)inputs;
+    (void)outputs;
+    linear(stack, false, (int64_t)stack[3], (rdt_linear_call){.quantise = 1, .rows = (int64_t)stack[4]});
 }
 
 // ---- attention -----------------------------------------------------------------------------------------------------
@@ -278,6 +285,8 @@ static const struct {
      "fp8_linear_bias(Tensor x, Tensor w, Tensor w_scale, Tensor bias, int n, int layout, bool quantise) -> "
      "Tensor",
      fp8_linear_bias},
+    {"fp8_linear_upto", "fp8_linear_upto(Tensor x, Tensor w, Tensor w_scale, int n, int rows) -> Tensor",
+     fp8_linear_upto},
     {"attn",
      "attn(Tensor q, Tensor k_cache, Tensor v_cache, Tensor k_scale, Tensor v_scale, Tensor block_table, "
      "Tensor kv_lens, "

@@ -215,7 +215,7 @@ def make_torch():
         return Tensor(shape, dtype) if device.type == "cpu" else CardTensor(shape, dtype, device)
 
     torch.empty = empty
-    torch.cuda = types.SimpleNamespace(current_stream=lambda: types.SimpleNamespace(cuda_stream=None))
+    torch.cuda = types.SimpleNamespace(current_device=lambda: 0, current_stream=lambda: types.SimpleNamespace(cuda_stream=None))
     torch.get_default_dtype = lambda: DTYPES["bfloat16"]
 
     def cat(parts, dim):
@@ -280,11 +280,26 @@ class Stock:
         return True, None
 
 
+class Quantiser:
+    """QuantFP8: called, it takes the way that a compiler would fuse; forward_cuda is the device's kernel."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __call__(self, x):
+        self.calls.append("plain")
+        return x, "scales"
+
+    def forward_cuda(self, x):
+        self.calls.append("device")
+        return x, "scales"
+
+
 class Fp8BlockScaledMMLinearKernel:
     apply_input_quant = True
 
     def __init__(self, config):
-        self.config = config
+        self.config, self.quant_fp8 = config, Quantiser()
 
     @classmethod
     def is_supported(cls, compute_capability=None):
@@ -295,10 +310,28 @@ class Fp8BlockScaledMMLinearKernel:
         raise NotImplementedError
 
     def process_weights_after_loading(self, layer):
-        raise NotImplementedError
+        layer.processed = True
 
     def apply_weights(self, layer, x, bias=None, **named):
-        raise NotImplementedError
+        scale = layer.weight_scale if layer.weight_scale_inv is None else layer.weight_scale_inv
+        codes, scales = self.quant_fp8(x)
+        out = self.apply_block_scaled_mm(A=codes, B=layer.weight, As=scales, Bs=scale)
+        return out if bias is None else out + bias
+
+
+class StockCuda(Fp8BlockScaledMMLinearKernel):
+    """A kernel of vLLM's own list for CUDA, which takes every layer."""
+
+    @classmethod
+    def is_supported(cls, compute_capability=None):
+        return True, None
+
+    @classmethod
+    def can_implement(cls, config):
+        return True, None
+
+    def apply_block_scaled_mm(self, A, B, As, Bs):
+        return ("stock", A, B, Bs)
 
 
 def register_linear_kernel_0_32(kernel_class, platform, kernel_type="mp"):
@@ -311,10 +344,9 @@ def register_linear_kernel_0_33(kernel_class, platform, kernel_type="mp"):
 
 
 def linear_module(minor):
-    def init_fp8_linear_kernel(config):
-        module = sys.modules["vllm.model_executor.kernels.linear"]
+    def choose_scaled_mm_linear_kernel(config, possible_kernels, *, quantization):
         reasons = []
-        for kernel in module._POSSIBLE_FP8_BLOCK_KERNELS[sys.modules["vllm.platforms"].current_platform._enum]:
+        for kernel in possible_kernels.get(sys.modules["vllm.platforms"].current_platform._enum, []):
             if kernel.__name__ in os.environ.get("VLLM_DISABLED_KERNELS", "").split(","):
                 reasons.append(f"{kernel.__name__} is disabled by environment variable")
                 continue
@@ -323,13 +355,18 @@ def linear_module(minor):
                     reasons.append(f"{kernel.__name__} {why}")
                     break
             else:
-                return kernel(config)
+                return kernel
         raise ValueError("Failed to find a kernel that can implement the ScaledMM linear layer. Reasons: \n" + "\n".join(reasons))
+
+    def init_fp8_linear_kernel(config):
+        module = sys.modules["vllm.model_executor.kernels.linear"]
+        return choose_scaled_mm_linear_kernel(config, module._POSSIBLE_FP8_BLOCK_KERNELS, quantization="fp8_block_w8a8")(config)
 
     return dict(
         _POSSIBLE_FP8_BLOCK_KERNELS={PlatformEnum.CPU: [Stock], PlatformEnum.ROCM: [Stock]},
         Fp8BlockScaledMMLinearKernel=Fp8BlockScaledMMLinearKernel,
         init_fp8_linear_kernel=init_fp8_linear_kernel,
+        choose_scaled_mm_linear_kernel=choose_scaled_mm_linear_kernel,
         register_linear_kernel=register_linear_kernel_0_33 if minor == "0.33" else register_linear_kernel_0_32)
 
 
@@ -412,6 +449,7 @@ def vllm_modules(kind, minor, device):
     backends = {}
     modules = {
         "vllm": dict(__version__=f"{minor}.0"),
+        "vllm.envs": {},
         "vllm.platforms": dict(current_platform=Platform(kind, device)),
         "vllm.model_executor.kernels": {},
         "vllm.model_executor.kernels.linear": linear_module(minor),

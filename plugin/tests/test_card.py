@@ -14,6 +14,7 @@ import struct
 import sys
 import types
 import unittest
+import unittest.mock
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
@@ -188,6 +189,35 @@ class Card(unittest.TestCase):
         self.assertEqual(impl.forward(None, None, None, None, None, None, None), "triton")
         impl = self.implementation(kv_cache_dtype="fp8_e5m2")
         self.assertFalse(impl.radiance)
+
+    def test_attention_is_on_after_the_check_at_first_use_alone(self):
+        """A kernel that failed its check on this card has left the context, whatever the device in general could do."""
+        sys.modules["vllm_radiance.installer"]._statuses = None
+        from vllm_radiance.library import Library, RadianceError
+
+        asked = []
+
+        def ready(library, device, op, most, **question):
+            asked.append((device, op, most))
+            if op in failed:
+                raise RadianceError(f"{op}: the check left no kernel")
+
+        for failed, radiance, longest in (((), True, 1 << 24), (("attn_prefill",), True, 17), (("attn_decode",), False, None)):
+            with unittest.mock.patch.object(Library, "ready", ready):
+                impl = self.implementation()
+            self.assertEqual((impl.radiance, getattr(impl, "_longest", None)), (radiance, longest), failed)
+        self.assertEqual(asked, [(1, "attn_decode", 17), (1, "attn_prefill", 1 << 24)] * 2 + [(1, "attn_decode", 17)])
+
+    def test_decode_alone_leaves_chunks_to_triton(self):
+        sys.modules["vllm_radiance.installer"]._statuses = None
+        impl = self.implementation()
+        impl._longest = 17  # as on a card whose build has no prefill kernel
+        batch = Batch([20], [20], random.Random(SEED))
+        q, cache, out = batch.tensors()
+        self.assertEqual(impl.forward(types.SimpleNamespace(), q, None, None, cache, batch.metadata, out), "triton")
+        batch = Batch([9], [20], random.Random(SEED))
+        q, cache, out = batch.tensors()
+        self.assertIs(impl.forward(types.SimpleNamespace(), q, None, None, cache, batch.metadata, out), out)
 
     def test_a_reordered_weight_without_kernel_is_an_error_at_load(self):
         from vllm_radiance import linear

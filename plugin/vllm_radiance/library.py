@@ -163,6 +163,11 @@ class Library:
         names = [info.contents.outputs[i].decode() for i in range(info.contents.output_count)]
         return {n: o.value.decode() for n, o in zip(names, outputs)}, fired.value.decode()
 
+    def ready(self, device, op, most, **question):
+        """Makes the plan that calls on that device will use, over 1..most; RadianceError with the reasons when there is none."""
+        params = _params(question)
+        self.check(self.binding.rdt_plan_ready(device, op.encode(), params, len(params), _c.c_int64(most)))
+
     def context(self, device):
         handle = _c.c_void_p()
         self.check(self.binding.rdt_context(device, _c.byref(handle)))

@@ -4,7 +4,7 @@ load from the preshuffle contract of the library's policy; which kernel runs is 
 
 import torch
 
-from . import gates, torch_ops
+from . import gates, pair, torch_ops
 from .library import LAYOUTS, RadianceError, library
 from .log import say_once
 
@@ -33,10 +33,10 @@ def dtype_name(dtype):
     return torch_ops.dtype_names().get(dtype, str(dtype).replace("torch.", ""))
 
 
-def refusal(place, n, k, x_dtype, scale_dtype="fp32", layout="row"):
+def refusal(place, n, k, x_dtype, scale_dtype="fp32", layout="row", most=4096):
     """None when a kernel takes the layer at one row and at many, else the library's reasons in one line."""
     a_dtype = "fp8_e4m3" if place.quantise else dtype_name(x_dtype)
-    for m in (1, 4096):
+    for m in (1, most):
         question = dict(m=m, n=n, k=k, a_dtype=a_dtype, w_scale_dtype=scale_dtype, c_dtype=dtype_name(x_dtype),
                         layout=layout, bias=0)
         if not place.quantise:
@@ -126,11 +126,34 @@ def ask_plans(layer, place, x_dtype, n, k):
     apply_layer(place, layer, torch.empty((0, k), dtype=x_dtype, device=layer.weight.device), None, n, k)
 
 
-def make_kernel(base, adapter, place, on_first_layer):
-    """The class for vLLM's list. Its name is what VLLM_DISABLED_KERNELS takes."""
+def config_refusal(config):
+    """What the format itself rules out, or None."""
+    if config.activation_quant_key.scale.static:
+        return "activation scales are static, needs dynamic ones per group"
+    shape = config.weight_quant_key.scale.group_shape
+    if (shape.row, shape.col) != (BLOCK, BLOCK):
+        return f"scale blocks of {shape.row}x{shape.col}, needs {BLOCK}x{BLOCK}"
+    if config.out_dtype not in (None, config.input_dtype):
+        return f"out_dtype={config.out_dtype}, needs the input's {config.input_dtype}"
+    return None
+
+
+def make_kernel(base, adapter, place, platform, on_first_layer):
+    """The class for vLLM's list. Its name is what VLLM_DISABLED_KERNELS takes. A layer that is better shared with vLLM's own
+    kernel becomes an object of a pair class instead."""
 
     class RadianceFp8Block(base):
         apply_input_quant = False  # the op quantises, where its kernel wants that
+
+        def __new__(cls, config, *arguments, **named):
+            n, k = config.weight_shape
+            rows = pair.rows_of(place, n, k)
+            if rows is None:
+                return super().__new__(cls)
+            stock, why = pair.choose(adapter, cls, platform, base, config)
+            if why:
+                raise RadianceError(why)
+            return pair.make_pair(stock, rows, scale_of, on_first_layer)(config, *arguments, **named)
 
         @classmethod
         def is_supported(cls, compute_capability=None):
@@ -142,15 +165,11 @@ def make_kernel(base, adapter, place, on_first_layer):
 
         @classmethod
         def can_implement(cls, config):
-            if config.activation_quant_key.scale.static:
-                return False, "activation scales are static, needs dynamic ones per group"
-            shape = config.weight_quant_key.scale.group_shape
-            if (shape.row, shape.col) != (BLOCK, BLOCK):
-                return False, f"scale blocks of {shape.row}x{shape.col}, needs {BLOCK}x{BLOCK}"
-            if config.out_dtype not in (None, config.input_dtype):
-                return False, f"out_dtype={config.out_dtype}, needs the input's {config.input_dtype}"
             n, k = config.weight_shape
-            why = refusal(place, n, k, config.input_dtype)
+            rows, why = pair.rows_of(place, n, k), config_refusal(config)
+            why = why or refusal(place, n, k, config.input_dtype, most=rows or 4096)
+            if why is None and rows is not None:
+                _, why = pair.choose(adapter, cls, platform, base, config)
             return why is None, why
 
         def __init__(self, config, *arguments, **named):

@@ -67,7 +67,7 @@ def linears(adapter):
     place, why = place_of(platform)
     if place is None:
         return Status(name, gate, MISSING, why)
-    kernel = linear.make_kernel(adapter.block_kernel_base(), adapter, place, report.wrap_loaded_workers)
+    kernel = linear.make_kernel(adapter.block_kernel_base(), adapter, place, platform._enum, report.wrap_loaded_workers)
     adapter.put_first(kernel, platform._enum)
     merged = ragged.install(adapter, place)
     text = f"block-FP8 linears through {place.op} on {place.device}, adapter {adapter.NAME}"

@@ -35,6 +35,7 @@ class LinearCall(ctypes.Structure):
         *((name, lib.Tensor) for name in ("x", "w", "w_scale", "bias", "c")),
         ("layout", ctypes.c_int32),
         ("quantise", ctypes.c_int32),
+        ("rows", ctypes.c_int64),
         ("stream", ctypes.c_void_p),
         ("scratch", Scratch),
     ]
@@ -70,6 +71,10 @@ def _fake_linear_bias(x, w, w_scale, bias, n, layout, quantise):
     return x.new_empty((*x.shape[:-1], n))
 
 
+def _fake_linear_upto(x, w, w_scale, n, rows):
+    return x.new_empty((*x.shape[:-1], n))
+
+
 def _fake_nothing(*arguments):
     return None
 
@@ -91,11 +96,11 @@ def _card_scratch(x):
 def _linear_by_ctypes(library):
     run = library.binding.rdt_linear_run
 
-    def linear(x, w, w_scale, bias, n, layout, quantise):
+    def linear(x, w, w_scale, bias, n, layout, quantise, rows=0):
         flat = x.reshape(-1, x.shape[-1])
         c = torch.empty((flat.shape[0], n), dtype=x.dtype, device=x.device)
         call = LinearCall(x=tensor_of(flat), w=tensor_of(w), w_scale=tensor_of(w_scale), c=tensor_of(c),
-                          layout=layout, quantise=int(quantise))
+                          layout=layout, quantise=int(quantise), rows=rows)
         if bias is not None:
             call.bias = tensor_of(bias)
         call.scratch, call.stream, held = _card_scratch(x)
@@ -128,11 +133,12 @@ def _register_by_ctypes(library):
     """The linears and attention; writing the cache stays with vLLM."""
     fragment = torch.library.Library("radiance", "FRAGMENT")
     linear = _linear_by_ctypes(library)
-    for index in range(3):
+    for index in range(4):
         fragment.define(library.binding.rdt_schema_at(index).decode())
     for key in ("CPU", "CUDA") if torch.version.cuda or torch.version.hip else ("CPU",):
         fragment.impl("fp8_linear", lambda x, w, s, n, layout, q: linear(x, w, s, None, n, layout, q), key)
         fragment.impl("fp8_linear_bias", linear, key)
+        fragment.impl("fp8_linear_upto", lambda x, w, s, n, rows: linear(x, w, s, None, n, 0, True, rows), key)
         fragment.impl("attn", _attn_by_ctypes(library), key)
     _kept.append(fragment)
 
@@ -156,6 +162,7 @@ def register(force_ctypes=False):
         _register_by_ctypes(library)
     torch.library.register_fake("radiance::fp8_linear", _fake_linear)
     torch.library.register_fake("radiance::fp8_linear_bias", _fake_linear_bias)
+    torch.library.register_fake("radiance::fp8_linear_upto", _fake_linear_upto)
     torch.library.register_fake("radiance::attn", _fake_nothing)
     if how == "boxed":
         torch.library.register_fake("radiance::kv_write", _fake_nothing)

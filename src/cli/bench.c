@@ -181,7 +181,8 @@ static rd_status bench_op(const bench_options *options, const char *op) {
         run.rival = &rival;
     }
     if (status == RD_OK) status = run_with_threads(&run, bench, options->threads ? options->threads : 1);
-    if (status == RD_OK && !options->threads && run.device.performance_cores > 1)
+    const bool on_host = !strcmp(run.device.backend ? run.device.backend : "", "cpu");
+    if (status == RD_OK && !options->threads && on_host && run.device.performance_cores > 1)
         status = run_with_threads(&run, bench, run.device.performance_cores);
     bool stopped = status == RD_E_CANCELLED;
     if (options->json && (status == RD_OK || stopped)) {
@@ -204,7 +205,15 @@ rd_status cli_run_bench(int argc, char **argv) {
         {"--kernel", CLI_TEXT, &o.kernel, "NAME", "one kernel row", 0, 0},
         {"--all", CLI_FLAG, &o.all, NULL, "every row that takes the shape, plain C too", 0, 0},
         {"--rival", CLI_TEXT, &o.rival, "NAME", "onednn, or the path of a driver: see bench/rivals", 0, 0},
-        {"--model", CLI_TEXT, &o.model, "MODEL", "of the bench generate: a folder or a .gguf file", 0, 0},
+        {"--model", CLI_TEXT, &o.model, "MODEL", "of generate and step: a folder or a .gguf file", 0, 0},
+        {"--config", CLI_TEXT, &o.config, "FILE", "of step: a config.json's fields, for random weights", 0,
+         0},
+        {"--batch", CLI_TEXT, &o.batch, "N,N", "of step: sequences of a decode step; default 1,4,16,64", 0,
+         0},
+        {"--context", CLI_INT, &o.context, "N", "of step: tokens in each cache; default 4096", 1, 1 << 24},
+        {"--prefill", CLI_INT, &o.prefill, "N", "of step: tokens of the prefill pass; default 512", 1, 65536},
+        {"--kv", CLI_TEXT, &o.kv, "TYPE", "of step: KV cache, bf16 (default) or fp8", 0, 0},
+        {"--w8a8", CLI_FLAG, &o.w8a8, NULL, "of step: quantised activations (a card always has them)", 0, 0},
         {"--csv", CLI_TEXT, &o.csv, "FILE", "append the figures to FILE", 0, 0},
         {"--cpu-time", CLI_FLAG, &o.cpu_time, NULL,
          "CPU time in place of wall time, on a busy machine; one thread", 0, 0},

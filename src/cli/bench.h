@@ -8,9 +8,11 @@
 
 typedef struct bench_options {
     const char *device, *shape, *layout, *kernel, *rival, *csv, *model; // NULL = not given
+    const char *config, *batch, *kv;                                    // of the bench step
     int64_t threads;                                                    // 0 = one, then all
+    int64_t context, prefill;                                           // of the bench step, 0 = its default
     double seconds;                                                     // per kernel and shape
-    bool all, json, cpu_time;                                           // all: every row but the reference
+    bool all, json, cpu_time, w8a8;                                     // all: every row but the reference
 } bench_options;
 
 typedef struct bench_run {

@@ -201,20 +201,24 @@ static void fresh_heads(void *state) {
     rd_rope_args *args = state;
     bench_fill(args->q.data, RD_DTYPE_BF16, args->q.shape[0] * args->q.shape[1] * args->q.shape[2], 1);
 }
+static rd_status rope_operands(bench_buffers *b, head_sizes s, rd_rope_args *args) {
+    const rd_rope_scaling scaling = {.theta = 10000};
+    float *frequency = bench_room(b, s.dim * 4);
+    *args = (rd_rope_args){.struct_size = sizeof *args,
+                           .q = heads_of(b, s.tokens, s.heads, s.dim),
+                           .positions = rd_tensor_1d(bench_room(b, s.tokens * 4), RD_DTYPE_I32, s.tokens),
+                           .inv_freq = rd_tensor_1d(frequency, RD_DTYPE_F32, s.dim / 2)};
+    for (int64_t i = 0; !b->failed && i < s.tokens; i++)
+        ((int32_t *)args->positions.data)[i] = (int32_t)i + 100;
+    if (b->failed || rd_rope_frequencies(&scaling, (int32_t)s.dim, frequency) == RD_OK) return RD_OK;
+    bench_buffers_free(b);
+    return cli_fail(RD_E_INVALID);
+}
 static rd_status rope_size(bench_run *run, head_sizes s) {
     bench_buffers b = {0};
-    const rd_rope_scaling scaling = {.theta = 10000};
-    float *frequency = bench_room(&b, s.dim * 4);
-    rd_rope_args args = {.struct_size = sizeof args,
-                         .q = heads_of(&b, s.tokens, s.heads, s.dim),
-                         .positions = rd_tensor_1d(bench_room(&b, s.tokens * 4), RD_DTYPE_I32, s.tokens),
-                         .inv_freq = rd_tensor_1d(frequency, RD_DTYPE_F32, s.dim / 2)};
-    for (int64_t i = 0; !b.failed && i < s.tokens; i++)
-        ((int32_t *)args.positions.data)[i] = (int32_t)i + 100;
-    if (!b.failed && rd_rope_frequencies(&scaling, (int32_t)s.dim, frequency)) {
-        bench_buffers_free(&b);
-        return cli_fail(RD_E_INVALID);
-    }
+    rd_rope_args args;
+    rd_status status = rope_operands(&b, s, &args);
+    if (status != RD_OK) return status;
     const rd_param params[] = {RD_INT("head_dim", s.dim), RD_INT("rotary_dim", s.dim),
                                RD_WORD("style", "neox"), RD_WORD("x_dtype", "bf16"), RD_INT("qk_norm", 0)};
     char shape[64];
@@ -236,26 +240,29 @@ rd_status bench_rope(bench_run *run) {
     return each_head_size(run, rope_size);
 }
 
-static rd_status kv_write_order(bench_run *run, head_sizes s, bool by_token) {
-    bench_buffers b = {0};
+static rd_kv_write_args kv_write_operands(bench_buffers *b, head_sizes s, bool by_token) {
     int64_t blocks = (s.tokens + BLOCK_TOKENS - 1) / BLOCK_TOKENS,
             elems = blocks * BLOCK_TOKENS * s.heads * s.dim;
-    rd_tensor cache =
-        rd_tensor_4d(bench_room(&b, elems), RD_DTYPE_E4M3, blocks, BLOCK_TOKENS, s.heads, s.dim);
+    rd_tensor cache = rd_tensor_4d(bench_room(b, elems), RD_DTYPE_E4M3, blocks, BLOCK_TOKENS, s.heads, s.dim);
     cache.stride[1] = s.dim, cache.stride[2] = BLOCK_TOKENS * s.dim; // heads outside tokens, as the engine's
     rd_kv_write_args args = {.struct_size = sizeof args,
-                             .k = heads_of(&b, s.tokens, s.heads, s.dim),
-                             .v = heads_of(&b, s.tokens, s.heads, s.dim),
+                             .k = heads_of(b, s.tokens, s.heads, s.dim),
+                             .v = heads_of(b, s.tokens, s.heads, s.dim),
                              .k_cache = cache,
                              .v_cache = cache,
-                             .k_scale = rd_tensor_1d(bench_room(&b, s.heads * 4), RD_DTYPE_F32, s.heads),
-                             .v_scale = rd_tensor_1d(bench_room(&b, s.heads * 4), RD_DTYPE_F32, s.heads),
-                             .slots = rd_tensor_1d(bench_room(&b, s.tokens * 8), RD_DTYPE_I64, s.tokens)};
-    args.v_cache.data = bench_room(&b, elems);
+                             .k_scale = rd_tensor_1d(bench_room(b, s.heads * 4), RD_DTYPE_F32, s.heads),
+                             .v_scale = rd_tensor_1d(bench_room(b, s.heads * 4), RD_DTYPE_F32, s.heads),
+                             .slots = rd_tensor_1d(bench_room(b, s.tokens * 8), RD_DTYPE_I64, s.tokens)};
+    args.v_cache.data = bench_room(b, elems);
     if (by_token) args.k_cache.stride[1] = 1, args.k_cache.stride[3] = 16;
-    for (int64_t i = 0; !b.failed && i < s.heads; i++)
+    for (int64_t i = 0; !b->failed && i < s.heads; i++)
         ((float *)args.k_scale.data)[i] = ((float *)args.v_scale.data)[i] = 0.01f;
-    for (int64_t i = 0; !b.failed && i < s.tokens; i++) ((int64_t *)args.slots.data)[i] = i;
+    for (int64_t i = 0; !b->failed && i < s.tokens; i++) ((int64_t *)args.slots.data)[i] = i;
+    return args;
+}
+static rd_status kv_write_order(bench_run *run, head_sizes s, bool by_token) {
+    bench_buffers b = {0};
+    rd_kv_write_args args = kv_write_operands(&b, s, by_token);
     const rd_param params[] = {RD_INT("head_dim", s.dim), RD_INT("block_tokens", BLOCK_TOKENS),
                                RD_WORD("x_dtype", "bf16"), RD_WORD("kv_dtype", "fp8_e4m3"),
                                RD_WORD("k_order", by_token ? "token" : "dim")};
@@ -279,6 +286,53 @@ static rd_status kv_write_size(bench_run *run, head_sizes s) {
 }
 rd_status bench_kv_write(bench_run *run) {
     return each_head_size(run, kv_write_size);
+}
+
+// k is rotated in place again and again by the CPU rows, as q is: both start afresh for a checked call.
+typedef struct both_args {
+    rd_rope_args rope;
+    rd_kv_write_args kv;
+} both_args;
+static rd_status run_rope_kv_write(const rd_plan *plan, const void *args, void *ws, size_t *ws_bytes) {
+    const both_args *a = args;
+    bool query = !ws && ws_bytes;
+    if (query) *ws_bytes = 0;
+    return query ? RD_OK : rd_rope_kv_write_run(plan, &a->rope, &a->kv, NULL);
+}
+static void fresh_both(void *state) {
+    both_args *args = state;
+    const rd_tensor *k = &args->rope.k;
+    fresh_heads(&args->rope);
+    bench_fill(k->data, RD_DTYPE_BF16, k->shape[0] * k->shape[1] * k->shape[2], 1);
+}
+static rd_status rope_kv_write_size(bench_run *run, head_sizes s) {
+    bench_buffers b = {0};
+    both_args args;
+    rd_status status = rope_operands(&b, s, &args.rope);
+    if (status != RD_OK) return status;
+    args.kv = kv_write_operands(&b, s, true);
+    args.rope.k = args.kv.k;
+    const rd_param params[] = {
+        RD_INT("head_dim", s.dim),       RD_INT("rotary_dim", s.dim), RD_WORD("style", "neox"),
+        RD_WORD("x_dtype", "bf16"),      RD_INT("qk_norm", 0),        RD_INT("block_tokens", BLOCK_TOKENS),
+        RD_WORD("kv_dtype", "fp8_e4m3"), RD_WORD("k_order", "token")};
+    char shape[80];
+    snprintf(shape, sizeof shape, "m=%lld,heads=%lld,dim=%lld,k by token", (long long)s.tokens,
+             (long long)s.heads, (long long)s.dim);
+    bench_call call = {.params = params,
+                       .param_count = CLI_COUNT(params),
+                       .run = run_rope_kv_write,
+                       .args = &args,
+                       .out = &args.rope.q,
+                       .in_place = true,
+                       .limit = 1e-3,
+                       .prepare = fresh_both,
+                       .state = &args,
+                       .bytes = 10.0 * (double)(s.tokens * s.heads * s.dim)};
+    return finish(run, &call, &b, shape);
+}
+rd_status bench_rope_kv_write(bench_run *run) {
+    return each_head_size(run, rope_kv_write_size);
 }
 
 // ---- sample ----------------------------------------------------------------------------------------------------------

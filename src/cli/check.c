@@ -11,12 +11,19 @@ static const struct {
     const char *op;
     void (*cases)(check_run *run);
 } checkers[] = {
-    {"gemm_fp8block", check_gemm}, {"gemm_fp8block_w8a16", check_gemm},
-    {"gemm_bf16", check_gemm},     {"quant_fp8", check_quant},
-    {"attn_prefill", check_attn},  {"attn_decode", check_attn},
-    {"rmsnorm", check_rmsnorm},    {"rope", check_rope},
-    {"act_mul", check_act_mul},    {"kv_write", check_kv_write},
-    {"embed", check_embed},        {"sample", check_sample},
+    {"gemm_fp8block", check_gemm},
+    {"gemm_fp8block_w8a16", check_gemm},
+    {"gemm_bf16", check_gemm},
+    {"quant_fp8", check_quant},
+    {"attn_prefill", check_attn},
+    {"attn_decode", check_attn},
+    {"rmsnorm", check_rmsnorm},
+    {"rope", check_rope},
+    {"act_mul", check_act_mul},
+    {"kv_write", check_kv_write},
+    {"embed", check_embed},
+    {"sample", check_sample},
+    {"rope_kv_write", check_rope_kv_write},
 };
 
 typedef struct totals {

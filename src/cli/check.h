@@ -45,7 +45,7 @@ typedef struct check_output {
     const char *order;
 } check_output;
 
-enum { CHECK_OUTPUTS = 2 };
+enum { CHECK_OUTPUTS = 3 };
 typedef struct check_case {
     rd_ctx *ctx; // of the plan at hand: set by check_case_run
     char name[96];
@@ -70,7 +70,11 @@ void check_case_run(check_run *run, check_case *c);
 // One call of the op with operands in host memory, workspace included; on a card the operands are copied there and back.
 typedef struct check_op check_op;
 extern const check_op check_op_gemm, check_op_quant, check_op_attn, check_op_rmsnorm, check_op_rope,
-    check_op_act_mul, check_op_kv_write, check_op_embed, check_op_sample;
+    check_op_act_mul, check_op_kv_write, check_op_rope_kv_write, check_op_embed, check_op_sample;
+typedef struct check_rope_kv_write_args { // its run entry takes two structs
+    rd_rope_args rope;
+    rd_kv_write_args kv;
+} check_rope_kv_write_args;
 rd_status check_call(rd_ctx *ctx, const check_op *op, const rd_plan *plan, const void *args);
 
 // ---- numbers -----------------------------------------------------------------------------------------------------------
@@ -89,6 +93,7 @@ void check_rmsnorm(check_run *run);
 void check_rope(check_run *run);
 void check_act_mul(check_run *run);
 void check_kv_write(check_run *run);
+void check_rope_kv_write(check_run *run);
 void check_embed(check_run *run);
 void check_sample(check_run *run);
 

@@ -36,8 +36,16 @@ NO_WS(rope)
 NO_WS(act_mul)
 NO_WS(kv_write)
 NO_WS(embed)
+static rd_status bare_rope_kv_write(const rd_plan *plan, const void *args, rd_stream stream) {
+    const check_rope_kv_write_args *a = args;
+    return rd_rope_kv_write_run(plan, &a->rope, &a->kv, stream);
+}
+static rd_status run_rope_kv_write(const rd_plan *plan, const void *args, void *ws, size_t *bytes,
+                                   rd_stream stream) {
+    return without_ws(bare_rope_kv_write, plan, args, ws, bytes, stream);
+}
 
-enum { MOST_TENSORS = 10 };
+enum { MOST_TENSORS = 12 };
 
 // Where an args struct holds tensors; `writes` has a bit for each that the op writes.
 struct check_op {
@@ -66,6 +74,14 @@ OP(rope, 3u, 6, R(q), R(k), R(positions), R(inv_freq), R(q_norm), R(k_norm))
 OP(act_mul, 1u << 2, 3, M(gate), M(up), M(y))
 #define K(member_) AT(rd_kv_write_args, member_)
 OP(kv_write, 3u << 2, 7, K(k), K(v), K(k_cache), K(v_cache), K(k_scale), K(v_scale), K(slots))
+#define H(member_) AT(check_rope_kv_write_args, member_)
+const check_op check_op_rope_kv_write = {run_rope_kv_write,
+                                         sizeof(check_rope_kv_write_args),
+                                         1u | 3u << 7,
+                                         12,
+                                         {H(rope.q), H(rope.k), H(rope.positions), H(rope.inv_freq),
+                                          H(rope.q_norm), H(rope.k_norm), H(kv.v), H(kv.k_cache),
+                                          H(kv.v_cache), H(kv.k_scale), H(kv.v_scale), H(kv.slots)}};
 #define E(member_) AT(rd_embed_args, member_)
 OP(embed, 1u << 2, 3, E(table), E(ids), E(y))
 #define S(member_) AT(rd_sample_args, member_)
@@ -155,7 +171,7 @@ static rd_status stage_operands(stage *s, const check_op *op, char *args) {
 }
 
 static rd_status run_on_card(rd_ctx *ctx, const check_op *op, const rd_plan *plan, const void *args) {
-    _Alignas(16) char there[sizeof(rd_attn_args)]; // the largest of them
+    _Alignas(16) char there[sizeof(check_rope_kv_write_args)]; // the largest of them
     memcpy(there, args, op->bytes);
     rd_device_info info = {.struct_size = sizeof info};
     rd_status status = rd_device_get_info(rd_ctx_device(ctx), &info);

@@ -7,7 +7,7 @@
 
 // Rows of order class "step" take 128 rows a call; a larger pass would fall to class "chunk", and a session's bits would
 // depend on how many others step with it.
-enum { CARD_LOGIT_ROWS = 16, CARD_STEP_ROWS = 128 };
+enum { CARD_STEP_ROWS = 128 };
 
 // ---- geometry --------------------------------------------------------------------------------------------------------
 static rd_status check_range(const char *field, int64_t value, int64_t min, int64_t max) {
@@ -60,9 +60,9 @@ static rd_status derive_geometry(const rdi_model_config *config, const rd_engine
     RDI_TRY(check_range("max_sessions * context_tokens / 64", blocks, 1, INT32_MAX / 4));
     g->pool_blocks = (int32_t)blocks;
     // One session's rows go straight to their destination; several share a buffer that holds a few verify steps. On a card
-    // the destination may be host memory, and rows that take 16-bit activations take 16 of them.
+    // the destination may be host memory, and a whole step is one call of the head, which reads its weight once.
     if (g->on_card)
-        g->logit_rows = (int32_t)rdi_min(g->row_capacity, CARD_LOGIT_ROWS);
+        g->logit_rows = (int32_t)rdi_min(g->step_rows, (int64_t)RD_MAX_VERIFY_WIDTH * g->max_sessions);
     else if (g->max_sessions > 1)
         g->logit_rows =
             (int32_t)rdi_min(g->row_capacity, (int64_t)RD_MAX_VERIFY_WIDTH * rdi_min(g->max_sessions, 4));

@@ -38,6 +38,10 @@ typedef struct rdi_geometry {
     bool k_token_order; // of the key cache ("token"), else head_dim contiguous ("dim")
 } rdi_geometry;
 
+// By the caller's doing (sync or step), never by a row count: a prompt's last single token is still prefill. On a card the
+// GEMMs of the two are of two order classes, "chunk" and "step", where its rows have both.
+typedef enum rdi_pass_class { RDI_PASS_PREFILL = 0, RDI_PASS_STEP, RDI_PASS_CLASSES } rdi_pass_class;
+
 // One packed matrix.
 typedef struct rdi_linear {
     int64_t n, k;
@@ -45,7 +49,7 @@ typedef struct rdi_linear {
     rd_tensor w, scale;
     rd_dtype a_dtype, c_dtype;
     const char *layout, *left_alone; // of w
-    const rd_plan *plan;
+    const rd_plan *plan[RDI_PASS_CLASSES];
 } rdi_linear;
 
 // Matrices that read the same input and write side by side: one when their rows can share a packed weight (block-FP8: all
@@ -67,6 +71,7 @@ typedef enum rdi_plan_slot {
     RDI_PLAN_EMBED = 0,
     RDI_PLAN_NORM,
     RDI_PLAN_ADD_NORM,
+    RDI_PLAN_ROPE_KV_WRITE, // NULL where no row of the device takes it: then the next two
     RDI_PLAN_ROPE,
     RDI_PLAN_KV_WRITE,
     RDI_PLAN_PREFILL,
@@ -82,13 +87,13 @@ typedef enum rdi_plan_slot {
 
 // One question for all matrices of a shape and form, and the packed weight's descriptor (data NULL).
 typedef struct rdi_linear_plan {
-    bool fp8, fp8_input;
+    bool fp8, fp8_input, one_class;
     rd_dtype a_dtype, c_dtype;
     int64_t n, k, rows;
     const char *layout;
     char left_alone[128]; // why a weight stays row-major on a card; "" = it does not, or was not asked
     rd_tensor w, scale;
-    rd_plan *plan;
+    rd_plan *plan[RDI_PASS_CLASSES]; // may be one and the same
 } rdi_linear_plan;
 
 // Buffers of one pass, in the memory that kernels read. Rows are tokens.
@@ -107,14 +112,12 @@ typedef struct rdi_scratch {
     int32_t *sampled;
 } rdi_scratch;
 
-typedef enum rdi_pass_class { RDI_PASS_PREFILL = 0, RDI_PASS_STEP } rdi_pass_class;
-
-// One pass, staged on the host. Its class comes from what the caller does (sync or step), never from its row count.
+// One pass, staged on the host.
 typedef struct rdi_batch {
     rdi_pass_class pass;
     int32_t rows, seqs;
     int32_t first_out; // rows [first_out, rows) are needed after the last layer; rows = none
-    int32_t longest;   // most tokens of one sequence
+    int32_t longest;   // most rows of one sequence
     int32_t keys;      // a bound of every kv_len
     int32_t *ids, *positions, *kv_lens, *q_starts, *block_table;
     int32_t *tail_starts; // q_starts of the rows that the last layer's attention is asked for
@@ -134,11 +137,38 @@ struct rd_session {
     bool host_fresh;
 };
 
-// A decode pass recorded on a card: one for each number of sequences and bound of their lengths.
-enum { RDI_MAX_GRAPHS = 32 };
+// ---- what a pass consists of, for profile.c ----------------------------------------------------------------------------
+typedef enum rdi_part {
+    RDI_PART_UPLOAD = 0,
+    RDI_PART_EMBED,
+    RDI_PART_NORM, // with the quantiser behind it under W8A8
+    RDI_PART_QKV,
+    RDI_PART_ROPE, // with the cache write, where a row does both
+    RDI_PART_KV_WRITE,
+    RDI_PART_ATTENTION,
+    RDI_PART_QUANT_ATTENTION,
+    RDI_PART_O,
+    RDI_PART_GATE_UP,
+    RDI_PART_ACT, // with the quantiser under W8A8
+    RDI_PART_DOWN,
+    RDI_PART_HEAD,
+    RDI_PARTS
+} rdi_part;
+// While an engine has one, passes count their parts and run those of `only`.
+typedef struct rdi_tally {
+    uint32_t only; // bits by part
+    int32_t calls[RDI_PARTS];
+    double bytes[RDI_PARTS]; // weights, scales, cached keys and values: what a pass must read from memory
+    double flops[RDI_PARTS]; // of products
+    const char *kernel[RDI_PARTS];
+} rdi_tally;
+
+// A decode or verify pass recorded on a card: one for each bucket of sequences, rows of each and bound of their lengths.
+enum { RDI_MAX_GRAPHS = 64 };
 typedef struct rdi_step_graph {
-    int32_t seqs, keys;
+    int32_t seqs, width, keys;
     rd_graph *graph; // NULL: recorded at the second use
+    int64_t used;    // step of the last use: the oldest makes room
 } rdi_step_graph;
 
 struct rd_engine {
@@ -158,10 +188,11 @@ struct rd_engine {
     rdi_scratch scratch;
     rdi_batch batch;
     rd_session *session; // [max_sessions]
-    int64_t passes[2];   // by class
+    int64_t passes[RDI_PASS_CLASSES];
     rdi_step_graph graph[RDI_MAX_GRAPHS];
     int32_t graph_count;
     int64_t replayed; // passes that a graph ran
+    rdi_tally *tally; // of a profile that is being made; else NULL
 };
 
 // ---- plans.c
@@ -170,6 +201,7 @@ rd_status rdi_engine_make_plans(rd_engine *engine);
 // Finds or makes the plan of a shape.
 typedef struct rdi_linear_question {
     bool fp8, fp8_input;
+    bool one_class;            // prefill calls it as a step does: the head, which is asked for few rows
     rd_dtype a_dtype, c_dtype; // a_dtype: of an input that is not codes
     int64_t n, k, rows;        // rows: most rows of a call
 } rdi_linear_question;
@@ -189,8 +221,15 @@ rd_status rdi_engine_kv_scales(const rd_engine *engine, int32_t layer, float *k_
 // ---- forward.c: runs engine->batch; afterwards rdi_forward_head gives logits of rows within [first_out, rows).
 rd_status rdi_forward(rd_engine *engine);
 rd_status rdi_forward_head(rd_engine *engine, int32_t row, int32_t count, float *logits);
-// ---- graphs.c: a decode step of width 1 on a card, logits of all rows in scratch.logits: replayed, or run and recorded.
+// ---- graphs.c: steps on a card as graphs.
+// Rows that each sequence gets in the batch of a step, so that one graph serves every such step; 0 = as many as its tokens.
+int32_t rdi_step_width(const rd_engine *engine, const rd_step_item *items, int32_t count);
+// Fills the batch of a step of that width up: no row of it changes what another gives.
+void rdi_step_fill(rd_engine *engine, int32_t width);
+// Runs it, logits of all rows in scratch.logits: replayed, or run and recorded.
 rd_status rdi_step_replay(rd_engine *engine);
+int32_t rdi_step_keys(const rd_engine *engine); // the bound of its lengths that a graph is made for
+rd_status rdi_pass_record(rd_engine *engine, rd_status (*run)(rd_engine *engine), rd_graph **out);
 void rdi_step_graphs_free(rd_engine *engine);
 // Arguments shared by a run and by the size query for its workspace.
 rd_gemm_args rdi_linear_args(const rd_engine *engine, const rdi_linear *linear, bool fp8_input, void *input,
@@ -210,6 +249,8 @@ int64_t rdi_session_reusable(const rd_session *session, const int32_t *ids, int6
 void rdi_batch_begin(rd_engine *engine, rdi_pass_class pass);
 // Appends a sequence: `count` tokens from the session's position on; blocks must be held already.
 void rdi_batch_append(rd_engine *engine, const rd_session *session, const int32_t *ids, int32_t count);
+// Appends rows to the last sequence that nobody asks for: they read the cache and write nothing to it.
+void rdi_batch_pad(rd_engine *engine, int32_t count);
 rd_status rdi_session_hold(rd_session *session, int64_t tokens); // blocks for that many tokens
 
 #endif // RDI_ENGINE_H

@@ -36,6 +36,19 @@ static rd_tensor heads_of(const rd_engine *engine, void *data, int64_t rows, int
     return rdi_here(engine, tensor);
 }
 
+// For a profile: counts a call of a part (at: its interval value), and says whether it is not to run.
+static bool left_out(rd_engine *engine, rdi_part part, const rd_plan *plan, int64_t at, double bytes,
+                     double flops) {
+    rdi_tally *tally = engine->tally;
+    if (!tally) return false;
+    const rd_kernel_info *kernel = plan ? rd_plan_kernel(plan, at) : NULL;
+    tally->calls[part]++;
+    tally->bytes[part] += bytes;
+    tally->flops[part] += flops;
+    tally->kernel[part] = kernel ? kernel->name : "copies";
+    return !(tally->only >> part & 1);
+}
+
 // ---- linears --------------------------------------------------------------------------------------------------------
 rd_gemm_args rdi_linear_args(const rd_engine *engine, const rdi_linear *linear, bool fp8_input, void *input,
                              int32_t rows, void *output, int64_t output_stride) {
@@ -53,21 +66,31 @@ rd_gemm_args rdi_linear_args(const rd_engine *engine, const rdi_linear *linear, 
     return args;
 }
 
-static rd_status run_projection(rd_engine *engine, const rdi_projection *projection, void *input,
-                                int32_t rows, void *output) {
+static bool linear_left_out(rd_engine *engine, rdi_part part, const rdi_linear *linear, int32_t rows) {
+    const double elems = (double)linear->n * (double)linear->k;
+    double bytes = elems * (double)rd_dtype_bytes(linear->w.dtype);
+    if (linear->scale.data) bytes += 4.0 * (double)(linear->scale.shape[0] * linear->scale.shape[1]);
+    return left_out(engine, part, linear->plan[engine->batch.pass], rows, bytes, 2 * elems * rows);
+}
+
+static rd_status run_projection(rd_engine *engine, rdi_part part, const rdi_projection *projection,
+                                void *input, int32_t rows, void *output) {
     for (int32_t p = 0; p < projection->count; p++) {
         const rdi_linear *linear = &projection->part[p];
+        if (linear_left_out(engine, part, linear, rows)) continue;
         void *place = (unsigned char *)output + linear->column * (int64_t)rd_dtype_bytes(linear->c_dtype);
         rd_gemm_args args =
             rdi_linear_args(engine, linear, projection->fp8_input, input, rows, place, projection->n);
         size_t ws_bytes = (size_t)engine->workspace.bytes;
-        RDI_TRY(rd_gemm_run(linear->plan, &args, engine->workspace.base, &ws_bytes, engine->memory.stream));
+        RDI_TRY(rd_gemm_run(linear->plan[engine->batch.pass], &args, engine->workspace.base, &ws_bytes,
+                            engine->memory.stream));
     }
     return RD_OK;
 }
 
-static rd_status run_quant(rd_engine *engine, rdi_plan_slot slot, rd_quant_args *args, int32_t rows,
-                           int64_t k) {
+static rd_status run_quant(rd_engine *engine, rdi_part part, rdi_plan_slot slot, rd_quant_args *args,
+                           int32_t rows, int64_t k) {
+    if (left_out(engine, part, engine->plan[slot], rows, 0, 0)) return RD_OK;
     args->struct_size = sizeof *args;
     args->q = rdi_here(engine, rd_tensor_2d(engine->scratch.codes, RD_DTYPE_E4M3, rows, k));
     args->q_scale =
@@ -88,14 +111,15 @@ static rd_status run_norm(rd_engine *engine, const rd_tensor *weight, bool add, 
     if (to_codes) {
         rd_quant_args args = {.x = x, .norm_weight = *weight, .eps = eps};
         if (add) args.residual = sum;
-        return run_quant(engine, add ? RDI_PLAN_QUANT_ADD_NORM : RDI_PLAN_QUANT_NORM, &args, (int32_t)count,
-                         hidden);
+        return run_quant(engine, RDI_PART_NORM, add ? RDI_PLAN_QUANT_ADD_NORM : RDI_PLAN_QUANT_NORM, &args,
+                         (int32_t)count, hidden);
     }
+    const rd_plan *plan = engine->plan[add ? RDI_PLAN_ADD_NORM : RDI_PLAN_NORM];
+    if (left_out(engine, RDI_PART_NORM, plan, count, 0, 0)) return RD_OK;
     rd_rmsnorm_args args = {.struct_size = sizeof args, .x = x, .weight = *weight, .eps = eps};
     args.y = rows_of(engine, s->normed, engine->geometry.normed_dtype, count, hidden, hidden);
     if (add) args.residual = sum;
-    return rd_rmsnorm_run(engine->plan[add ? RDI_PLAN_ADD_NORM : RDI_PLAN_NORM], &args,
-                          engine->memory.stream);
+    return rd_rmsnorm_run(plan, &args, engine->memory.stream);
 }
 
 // ---- attention -------------------------------------------------------------------------------------------------------
@@ -134,7 +158,6 @@ static rd_status run_rope_and_cache(rd_engine *engine, const rdi_layer *layer, i
                          .q_norm = layer->q_norm,
                          .k_norm = layer->k_norm,
                          .eps = rdi_model_get_config(engine->model)->norm_eps};
-    RDI_TRY(rd_rope_run(engine->plan[RDI_PLAN_ROPE], &rope, engine->memory.stream));
     rd_kv_write_args write = {.struct_size = sizeof write,
                               .k = rope.k,
                               .v = heads_of(engine, v, rows, g->kv_heads, g->qkv_dim),
@@ -143,20 +166,45 @@ static rd_status run_rope_and_cache(rd_engine *engine, const rdi_layer *layer, i
                               .k_scale = layer->k_scale,
                               .v_scale = layer->v_scale,
                               .slots = rdi_here(engine, rd_tensor_1d(s->slots, RD_DTYPE_I64, rows))};
-    return rd_kv_write_run(engine->plan[RDI_PLAN_KV_WRITE], &write, engine->memory.stream);
+    const rd_stream stream = engine->memory.stream;
+    const rd_plan *both = engine->plan[RDI_PLAN_ROPE_KV_WRITE];
+    if (both && left_out(engine, RDI_PART_ROPE, both, 0, 0, 0)) return RD_OK;
+    if (both) return rd_rope_kv_write_run(both, &rope, &write, stream);
+    if (!left_out(engine, RDI_PART_ROPE, engine->plan[RDI_PLAN_ROPE], 0, 0, 0))
+        RDI_TRY(rd_rope_run(engine->plan[RDI_PLAN_ROPE], &rope, stream));
+    if (left_out(engine, RDI_PART_KV_WRITE, engine->plan[RDI_PLAN_KV_WRITE], 0, 0, 0)) return RD_OK;
+    return rd_kv_write_run(engine->plan[RDI_PLAN_KV_WRITE], &write, stream);
+}
+
+// Keys and values that the pass reads, and its products: a query's with the keys up to its own.
+static bool attention_left_out(rd_engine *engine, const rd_plan *plan, const rd_attn_args *args) {
+    if (!engine->tally) return false;
+    const rdi_geometry *g = &engine->geometry;
+    const rdi_batch *batch = &engine->batch;
+    double keys = 0, pairs = 0;
+    for (int32_t seq = 0; seq < batch->seqs; seq++) {
+        const double length = batch->kv_lens[seq];
+        const double rows =
+            batch->seqs > 1 ? batch->q_starts[seq + 1] - batch->q_starts[seq] : (double)args->q.shape[0];
+        keys += length;
+        pairs += rows * (length - 0.5 * (rows - 1));
+    }
+    const double bytes = keys * 2 * g->kv_dim * (double)rd_dtype_bytes(g->kv_dtype);
+    return left_out(engine, RDI_PART_ATTENTION, plan, args->max_q_len, bytes, 4 * pairs * g->q_dim);
 }
 
 static rd_status run_attention(rd_engine *engine, const rdi_layer *layer, int32_t first) {
     rdi_batch *batch = &engine->batch;
     rd_attn_args args = rdi_attention_args(engine, layer, batch->rows - first, batch->seqs, first);
     size_t ws_bytes = (size_t)engine->workspace.bytes;
-    rdi_plan_slot slot = batch->pass == RDI_PASS_PREFILL ? RDI_PLAN_PREFILL : RDI_PLAN_DECODE;
-    RDI_TRY(rd_attn_run(engine->plan[slot], &args, engine->workspace.base, &ws_bytes, engine->memory.stream));
+    const rd_plan *plan = engine->plan[batch->pass == RDI_PASS_PREFILL ? RDI_PLAN_PREFILL : RDI_PLAN_DECODE];
+    if (!attention_left_out(engine, plan, &args))
+        RDI_TRY(rd_attn_run(plan, &args, engine->workspace.base, &ws_bytes, engine->memory.stream));
     if (!layer->o.fp8_input) return RD_OK;
     const rdi_geometry *g = &engine->geometry;
     const int32_t rows = batch->rows - first;
     rd_quant_args quant = {.x = act_rows(engine, engine->scratch.narrow, rows, g->q_dim, g->q_dim)};
-    return run_quant(engine, RDI_PLAN_QUANT_ATTN, &quant, rows, g->q_dim);
+    return run_quant(engine, RDI_PART_QUANT_ATTENTION, RDI_PLAN_QUANT_ATTN, &quant, rows, g->q_dim);
 }
 
 static rd_status run_mlp_act(rd_engine *engine, const rdi_layer *layer, int32_t rows) {
@@ -166,8 +214,9 @@ static rd_status run_mlp_act(rd_engine *engine, const rdi_layer *layer, int32_t 
               up = act_rows(engine, act_at(engine, s->wide, width), rows, width, 2 * width);
     if (layer->down.fp8_input) {
         rd_quant_args args = {.x = gate, .up = up};
-        return run_quant(engine, RDI_PLAN_QUANT_ACT, &args, rows, width);
+        return run_quant(engine, RDI_PART_ACT, RDI_PLAN_QUANT_ACT, &args, rows, width);
     }
+    if (left_out(engine, RDI_PART_ACT, engine->plan[RDI_PLAN_ACT_MUL], rows, 0, 0)) return RD_OK;
     rd_act_mul_args args = {.struct_size = sizeof args,
                             .gate = gate,
                             .up = up,
@@ -180,17 +229,17 @@ static rd_status run_layer(rd_engine *engine, int32_t index) {
     const rdi_layer *layer = &engine->layer[index];
     const rdi_scratch *s = &engine->scratch;
     RDI_TRY(run_norm(engine, &layer->attn_norm, index > 0, layer->qkv.fp8_input, 0, batch->rows));
-    RDI_TRY(run_projection(engine, &layer->qkv, s->normed, batch->rows, s->wide));
+    RDI_TRY(run_projection(engine, RDI_PART_QKV, &layer->qkv, s->normed, batch->rows, s->wide));
     RDI_TRY(run_rope_and_cache(engine, layer, batch->rows));
     int32_t first = index + 1 == engine->geometry.layers ? batch->first_out : 0, rows = batch->rows - first;
     if (rows == 0)
         return RD_OK; // a chunk whose outputs nobody reads: its keys and values are all that matters
     RDI_TRY(run_attention(engine, layer, first));
-    RDI_TRY(run_projection(engine, &layer->o, s->narrow, rows, s->delta));
+    RDI_TRY(run_projection(engine, RDI_PART_O, &layer->o, s->narrow, rows, s->delta));
     RDI_TRY(run_norm(engine, &layer->mlp_norm, true, layer->gate_up.fp8_input, first, batch->rows));
-    RDI_TRY(run_projection(engine, &layer->gate_up, s->normed, rows, s->wide));
+    RDI_TRY(run_projection(engine, RDI_PART_GATE_UP, &layer->gate_up, s->normed, rows, s->wide));
     RDI_TRY(run_mlp_act(engine, layer, rows));
-    return run_projection(engine, &layer->down, s->narrow, rows, s->delta);
+    return run_projection(engine, RDI_PART_DOWN, &layer->down, s->narrow, rows, s->delta);
 }
 
 // The last layer's attention: of a window that starts inside the batch only its rows remain, as one sequence each row's own
@@ -208,6 +257,7 @@ static rd_status upload_batch(rd_engine *engine) {
     const int64_t word = (int64_t)sizeof(int32_t);
     rdi_memory *memory = &engine->memory;
     shorten_starts(b);
+    if (left_out(engine, RDI_PART_UPLOAD, NULL, 0, 0, 0)) return RD_OK;
     RDI_TRY(rdi_memory_write(memory, s->ids, b->ids, word * b->rows));
     RDI_TRY(rdi_memory_write(memory, s->positions, b->positions, word * b->rows));
     RDI_TRY(rdi_memory_write(memory, s->slots, b->slots, (int64_t)sizeof(int64_t) * b->rows));
@@ -229,7 +279,8 @@ rd_status rdi_forward(rd_engine *engine) {
                            .ids = rdi_here(engine, rd_tensor_1d(s->ids, RD_DTYPE_I32, batch->rows)),
                            .y = rows_of(engine, s->residual, RD_DTYPE_F32, batch->rows, hidden, hidden),
                            .scale = 1.0f};
-    RDI_TRY(rd_embed_run(engine->plan[RDI_PLAN_EMBED], &embed, engine->memory.stream));
+    if (!left_out(engine, RDI_PART_EMBED, engine->plan[RDI_PLAN_EMBED], 0, 0, 0))
+        RDI_TRY(rd_embed_run(engine->plan[RDI_PLAN_EMBED], &embed, engine->memory.stream));
     for (int32_t i = 0; i < engine->geometry.layers; i++) RDI_TRY(run_layer(engine, i));
     if (batch->first_out == batch->rows) return RD_OK;
     return run_norm(engine, &engine->final_norm, true, false, batch->first_out, batch->rows);
@@ -240,5 +291,5 @@ rd_status rdi_forward_head(rd_engine *engine, int32_t row, int32_t count, float 
     int64_t at =
         (int64_t)(row - engine->batch.first_out) * g->hidden * (int64_t)rd_dtype_bytes(g->normed_dtype);
     unsigned char *input = (unsigned char *)engine->scratch.normed + at;
-    return run_projection(engine, &engine->head, input, count, logits);
+    return run_projection(engine, RDI_PART_HEAD, &engine->head, input, count, logits);
 }

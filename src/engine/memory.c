@@ -62,6 +62,7 @@ void rdi_memory_free(rdi_memory *memory, void *pointer, int64_t bytes) {
 }
 
 rd_status rdi_memory_write(rdi_memory *memory, void *to, const void *host, int64_t bytes) {
+    memory->busy = true;
     if (memory->device)
         return rd_memory_copy(memory->ctx, to, host, (size_t)bytes, RD_COPY_TO_DEVICE, memory->stream);
     memcpy(to, host, (size_t)bytes);
@@ -69,23 +70,30 @@ rd_status rdi_memory_write(rdi_memory *memory, void *to, const void *host, int64
 }
 
 rd_status rdi_memory_move(rdi_memory *memory, void *to, const void *from, int64_t bytes) {
+    memory->busy = true;
     if (memory->device)
         return rd_memory_copy(memory->ctx, to, from, (size_t)bytes, RD_COPY_ON_DEVICE, memory->stream);
     memcpy(to, from, (size_t)bytes);
     return RD_OK;
 }
 
-rd_status rdi_memory_read(rdi_memory *memory, void *host, const void *from, int64_t bytes) {
-    if (!memory->device) {
-        memcpy(host, from, (size_t)bytes);
-        return RD_OK;
-    }
-    RDI_TRY(rd_memory_copy(memory->ctx, host, from, (size_t)bytes, RD_COPY_TO_HOST, memory->stream));
-    return rd_stream_sync(memory->ctx, memory->stream);
+rd_status rdi_memory_fetch(rdi_memory *memory, void *host, const void *from, int64_t bytes) {
+    memory->busy = true;
+    if (memory->device)
+        return rd_memory_copy(memory->ctx, host, from, (size_t)bytes, RD_COPY_TO_HOST, memory->stream);
+    memcpy(host, from, (size_t)bytes);
+    return RD_OK;
 }
 
 rd_status rdi_memory_settle(rdi_memory *memory) {
-    return memory->device ? rd_stream_sync(memory->ctx, memory->stream) : RD_OK;
+    if (memory->device && memory->busy) RDI_TRY(rd_stream_sync(memory->ctx, memory->stream));
+    memory->busy = false;
+    return RD_OK;
+}
+
+rd_status rdi_memory_read(rdi_memory *memory, void *host, const void *from, int64_t bytes) {
+    RDI_TRY(rdi_memory_fetch(memory, host, from, bytes));
+    return rdi_memory_settle(memory);
 }
 
 void *rdi_memory_open(rdi_memory *memory, void *to, int64_t bytes) {
@@ -103,7 +111,7 @@ void *rdi_memory_open(rdi_memory *memory, void *to, int64_t bytes) {
 rd_status rdi_memory_commit(rdi_memory *memory, void *to, int64_t bytes) {
     if (!memory->device) return RD_OK;
     RDI_TRY(rdi_memory_write(memory, to, memory->stage, bytes));
-    return rd_stream_sync(memory->ctx, memory->stream); // the stage is filled again at once
+    return rdi_memory_settle(memory); // the stage is filled again at once
 }
 
 void *rdi_slab_take(rdi_slab *slab, int64_t bytes) {

@@ -11,6 +11,7 @@ typedef struct rdi_memory {
     rd_stream stream;        // everything of the engine runs on it; NULL on the CPU
     int32_t device;          // rd_tensor.device of what is allocated here; 0 = host
     bool page_locked;        // host memory that a card copies from and to
+    bool busy;               // something was issued since the last wait
     int64_t allocated_bytes; // live
     void *stage;             // a card's: host memory on the way there
     int64_t stage_bytes;
@@ -26,9 +27,11 @@ void rdi_memory_free(rdi_memory *memory, void *pointer, int64_t bytes);
 // In stream order. On a card `host` must stay as it is until the stream has come past the copy.
 rd_status rdi_memory_write(rdi_memory *memory, void *to, const void *host, int64_t bytes);
 rd_status rdi_memory_move(rdi_memory *memory, void *to, const void *from, int64_t bytes);
+// Complete after the next settle: host memory is filled then.
+rd_status rdi_memory_fetch(rdi_memory *memory, void *host, const void *from, int64_t bytes);
 // Complete on return: waits for all that was issued before.
 rd_status rdi_memory_read(rdi_memory *memory, void *host, const void *from, int64_t bytes);
-// Waits for all that was issued before.
+// Waits for all that was issued before; no call of the driver when that has been waited for already.
 rd_status rdi_memory_settle(rdi_memory *memory);
 // Filling `to` from host code: open gives where to write (on the CPU, `to` itself), commit brings it there. One at a time.
 void *rdi_memory_open(rdi_memory *memory, void *to, int64_t bytes);

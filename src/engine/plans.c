@@ -52,21 +52,33 @@ static void attention_question(const rdi_geometry *g, rd_param attn[ATTN_KEYS]) 
     memcpy(attn, params, sizeof params);
 }
 
+// Rotation and cache write as one launch, or as two where the device has no row for the one.
+static rd_status plan_heads(rd_engine *engine) {
+    const rdi_geometry *g = &engine->geometry;
+    const rd_param params[] = {RD_INT("head_dim", g->head_dim),
+                               RD_WORD("x_dtype", act_word(engine)),
+                               RD_INT("rotary_dim", g->head_dim),
+                               RD_WORD("style", "neox"),
+                               RD_INT("qk_norm", rdi_model_get_config(engine->model)->qk_norm),
+                               RD_INT("block_tokens", RDI_BLOCK_TOKENS),
+                               RD_WORD("kv_dtype", rd_dtype_name(g->kv_dtype)),
+                               RD_WORD("k_order", g->k_token_order ? "token" : "dim")};
+    const int32_t count = (int32_t)RDI_COUNT(params), rope_keys = 5;
+    rd_status status = plan_slot(engine, RDI_PLAN_ROPE_KV_WRITE, "rope_kv_write", params, count, 0, 0);
+    if (status != RD_E_UNSUPPORTED) return status;
+    rd_param kv[RDI_COUNT(params)] = {params[0], params[1]};
+    memcpy(kv + 2, params + rope_keys, (size_t)(count - rope_keys) * sizeof *kv);
+    RDI_TRY(plan_slot(engine, RDI_PLAN_KV_WRITE, "kv_write", kv, count - rope_keys + 2, 0, 0));
+    return plan_slot(engine, RDI_PLAN_ROPE, "rope", params, rope_keys, 0, 0);
+}
+
 static rd_status plan_attention(rd_engine *engine) {
     const rdi_geometry *g = &engine->geometry;
     rd_param attn[ATTN_KEYS];
     attention_question(g, attn);
     RDI_TRY(plan_slot(engine, RDI_PLAN_PREFILL, "attn_prefill", attn, ATTN_KEYS, 1, g->chunk_rows));
     RDI_TRY(plan_slot(engine, RDI_PLAN_DECODE, "attn_decode", attn, ATTN_KEYS, 1, RD_MAX_VERIFY_WIDTH));
-    const rd_param kv[] = {RD_INT("head_dim", g->head_dim), RD_INT("block_tokens", RDI_BLOCK_TOKENS),
-                           RD_WORD("x_dtype", act_word(engine)),
-                           RD_WORD("kv_dtype", rd_dtype_name(g->kv_dtype)),
-                           RD_WORD("k_order", g->k_token_order ? "token" : "dim")};
-    RDI_TRY(plan_slot(engine, RDI_PLAN_KV_WRITE, "kv_write", kv, (int32_t)RDI_COUNT(kv), 0, 0));
-    const rd_param rope[] = {RD_INT("head_dim", g->head_dim), RD_INT("rotary_dim", g->head_dim),
-                             RD_WORD("style", "neox"), RD_WORD("x_dtype", act_word(engine)),
-                             RD_INT("qk_norm", rdi_model_get_config(engine->model)->qk_norm)};
-    return plan_slot(engine, RDI_PLAN_ROPE, "rope", rope, (int32_t)RDI_COUNT(rope), 0, 0);
+    return plan_heads(engine);
 }
 
 rd_status rdi_engine_make_plans(rd_engine *engine) {
@@ -110,17 +122,13 @@ static bool attention_answered(const rd_engine *engine) {
            answered(engine, "attn_prefill", attn, ATTN_KEYS + 1);
 }
 
-static bool head_answered(const rd_engine *engine) {
+static bool head_answered(const rd_engine *engine, int32_t rows) {
     const rdi_geometry *g = &engine->geometry;
     bool fp8 = rdi_weight_is_fp8(rdi_model_weight(engine->model, RDI_HEAD));
-    const rd_param params[] = {RD_INT("m", 1),
-                               RD_INT("n", g->vocab),
-                               RD_INT("k", g->hidden),
-                               RD_WORD("a_dtype", rd_dtype_name(g->normed_dtype)),
-                               RD_WORD("c_dtype", "fp32"),
-                               RD_WORD("layout", "row"),
-                               RD_INT("bias", 0),
-                               RD_WORD("w_scale_dtype", "fp32")};
+    const rd_param params[] = {RD_INT("m", rows),          RD_INT("n", g->vocab),
+                               RD_INT("k", g->hidden),     RD_WORD("a_dtype", rd_dtype_name(g->normed_dtype)),
+                               RD_WORD("c_dtype", "fp32"), RD_WORD("layout", "row"),
+                               RD_INT("bias", 0),          RD_WORD("w_scale_dtype", "fp32")};
     return answered(engine, fp8 ? "gemm_fp8block_w8a16" : "gemm_bf16", params,
                     (int32_t)RDI_COUNT(params) - !fp8);
 }
@@ -139,7 +147,8 @@ void rdi_engine_pick_types(rd_engine *engine) {
     g->act_dtype = g->normed_dtype = RD_DTYPE_F32;
     g->k_token_order = true;
     if (!g->on_card) return;
-    if (!head_answered(engine)) g->normed_dtype = RD_DTYPE_BF16;
+    if (!head_answered(engine, 1)) g->normed_dtype = RD_DTYPE_BF16;
+    while (g->logit_rows > 1 && !head_answered(engine, g->logit_rows)) g->logit_rows /= 2;
     // Projections that take no codes take what the head takes.
     const bool narrow = g->normed_dtype == RD_DTYPE_BF16 && !outputs_take_codes(engine);
     for (int choice = narrow ? 2 : 0; choice < 4; choice++) {
@@ -194,7 +203,35 @@ static rd_status describe_packed(rd_engine *engine, rdi_linear_plan *plan) {
 
 static bool same_linear(const rdi_linear_plan *plan, const rdi_linear_question *q) {
     return plan->fp8 == q->fp8 && plan->fp8_input == q->fp8_input && plan->n == q->n && plan->k == q->k &&
-           plan->a_dtype == q->a_dtype && plan->c_dtype == q->c_dtype && plan->rows == q->rows;
+           plan->a_dtype == q->a_dtype && plan->c_dtype == q->c_dtype && plan->rows == q->rows &&
+           plan->one_class == q->one_class;
+}
+
+static int64_t most_rows(const rd_engine *engine, const rdi_linear_plan *plan, rdi_pass_class pass) {
+    return pass == RDI_PASS_STEP ? rdi_min(plan->rows, engine->geometry.step_rows) : plan->rows;
+}
+
+// One plan for both passes on the CPU, whose rows are of one class; on a card one for each, of the class that is the pass's.
+static rd_status plan_passes(rd_engine *engine, const char *op, rd_param *params, int32_t count,
+                             rdi_linear_plan *plan) {
+    static const char *const words[] = {[RDI_PASS_PREFILL] = "chunk", [RDI_PASS_STEP] = "step"};
+    if (!engine->geometry.on_card) {
+        RDI_TRY(rd_plan_create(engine->ctx, op, params, count, 1, plan->rows, &plan->plan[RDI_PASS_STEP]));
+        plan->plan[RDI_PASS_PREFILL] = plan->plan[RDI_PASS_STEP];
+        return RD_OK;
+    }
+    for (int pass = RDI_PASS_STEP; pass >= (plan->one_class ? RDI_PASS_STEP : RDI_PASS_PREFILL); pass--) {
+        params[count] = (rd_param)RD_WORD("order", words[pass]);
+        RDI_TRY(rd_plan_create(engine->ctx, op, params, count + 1, 1,
+                               most_rows(engine, plan, (rdi_pass_class)pass), &plan->plan[pass]));
+    }
+    if (plan->one_class) plan->plan[RDI_PASS_PREFILL] = plan->plan[RDI_PASS_STEP];
+    return RD_OK;
+}
+
+static void free_passes(rdi_linear_plan *plan) {
+    if (plan->plan[RDI_PASS_PREFILL] != plan->plan[RDI_PASS_STEP]) rd_plan_free(plan->plan[RDI_PASS_PREFILL]);
+    rd_plan_free(plan->plan[RDI_PASS_STEP]);
 }
 
 rd_status rdi_engine_linear_plan(rd_engine *engine, const rdi_linear_question *q,
@@ -209,23 +246,29 @@ rd_status rdi_engine_linear_plan(rd_engine *engine, const rdi_linear_question *q
     rdi_linear_plan *fresh = &engine->linear_plan[engine->linear_plan_count];
     *fresh = (rdi_linear_plan){.fp8 = q->fp8,
                                .fp8_input = q->fp8_input,
+                               .one_class = q->one_class,
                                .a_dtype = q->a_dtype,
                                .c_dtype = q->c_dtype,
                                .n = q->n,
                                .k = q->k,
                                .rows = q->rows};
     RDI_TRY(pick_layout(engine, q, fresh));
-    const rd_param params[] = {RD_INT("n", q->n),
-                               RD_INT("k", q->k),
-                               RD_WORD("a_dtype", q->fp8_input ? "fp8_e4m3" : rd_dtype_name(q->a_dtype)),
-                               RD_WORD("c_dtype", rd_dtype_name(q->c_dtype)),
-                               RD_WORD("layout", fresh->layout),
-                               RD_INT("bias", 0),
-                               RD_WORD("w_scale_dtype", "fp32")};
-    const int32_t count = (int32_t)RDI_COUNT(params) - (q->fp8 ? 0 : 1); // a bf16 weight has no scale
+    enum { KEYS = 7 };
+    rd_param params[KEYS + 1] = {RD_INT("n", q->n),
+                                 RD_INT("k", q->k),
+                                 RD_WORD("a_dtype", q->fp8_input ? "fp8_e4m3" : rd_dtype_name(q->a_dtype)),
+                                 RD_WORD("c_dtype", rd_dtype_name(q->c_dtype)),
+                                 RD_WORD("layout", fresh->layout),
+                                 RD_INT("bias", 0),
+                                 RD_WORD("w_scale_dtype", "fp32")}; // and the order class
+    const int32_t count = KEYS - (q->fp8 ? 0 : 1);                  // a bf16 weight has no scale
     const char *op = !q->fp8 ? "gemm_bf16" : q->fp8_input ? "gemm_fp8block" : "gemm_fp8block_w8a16";
     RDI_TRY(describe_packed(engine, fresh));
-    RDI_TRY(rd_plan_create(engine->ctx, op, params, count, 1, q->rows, &fresh->plan));
+    rd_status status = plan_passes(engine, op, params, count, fresh);
+    if (status != RD_OK) {
+        free_passes(fresh);
+        return status;
+    }
     engine->linear_plan_count++;
     *out = fresh;
     return RD_OK;
@@ -233,30 +276,37 @@ rd_status rdi_engine_linear_plan(rd_engine *engine, const rdi_linear_question *q
 
 void rdi_engine_free_plans(rd_engine *engine) {
     for (int32_t i = 0; i < RDI_PLAN_SLOTS; i++) rd_plan_free(engine->plan[i]);
-    for (int32_t i = 0; i < engine->linear_plan_count; i++) rd_plan_free(engine->linear_plan[i].plan);
+    for (int32_t i = 0; i < engine->linear_plan_count; i++) free_passes(&engine->linear_plan[i]);
 }
 
 // ---- workspace: one buffer, as large as the hungriest run of any row count ----------------------------------------------
-static rd_status measure_linears(rd_engine *engine, int64_t *bytes) {
+static rd_status measure_linear(rd_engine *engine, const rdi_linear_plan *plan, rdi_pass_class pass,
+                                int64_t *bytes) {
     const rdi_scratch *s = &engine->scratch;
+    rdi_linear linear = {.n = plan->n,
+                         .k = plan->k,
+                         .w = plan->w,
+                         .scale = plan->scale,
+                         .a_dtype = plan->a_dtype,
+                         .c_dtype = plan->c_dtype};
+    linear.w.data = s->wide; // any pointer: a size query reads nothing
+    if (plan->fp8) linear.scale.data = s->wide;
+    for (int32_t rows = 1; rows <= most_rows(engine, plan, pass); rows++) {
+        rd_gemm_args args =
+            rdi_linear_args(engine, &linear, plan->fp8_input, s->narrow, rows, s->wide, plan->n);
+        size_t needed = 0;
+        RDI_TRY(rd_gemm_run(plan->plan[pass], &args, NULL, &needed, NULL));
+        *bytes = rdi_max(*bytes, (int64_t)needed);
+    }
+    return RD_OK;
+}
+
+static rd_status measure_linears(rd_engine *engine, int64_t *bytes) {
     for (int32_t i = 0; i < engine->linear_plan_count; i++) {
         const rdi_linear_plan *plan = &engine->linear_plan[i];
-        rdi_linear linear = {.n = plan->n,
-                             .k = plan->k,
-                             .w = plan->w,
-                             .scale = plan->scale,
-                             .a_dtype = plan->a_dtype,
-                             .c_dtype = plan->c_dtype,
-                             .plan = plan->plan};
-        linear.w.data = s->wide; // any pointer: a size query reads nothing
-        if (plan->fp8) linear.scale.data = s->wide;
-        for (int32_t rows = 1; rows <= plan->rows; rows++) {
-            rd_gemm_args args =
-                rdi_linear_args(engine, &linear, plan->fp8_input, s->narrow, rows, s->wide, plan->n);
-            size_t needed = 0;
-            RDI_TRY(rd_gemm_run(plan->plan, &args, NULL, &needed, NULL));
-            *bytes = rdi_max(*bytes, (int64_t)needed);
-        }
+        for (int pass = RDI_PASS_PREFILL; pass < RDI_PASS_CLASSES; pass++)
+            if (pass == RDI_PASS_STEP || plan->plan[pass] != plan->plan[RDI_PASS_STEP])
+                RDI_TRY(measure_linear(engine, plan, (rdi_pass_class)pass, bytes));
     }
     return RD_OK;
 }

@@ -124,6 +124,20 @@ void rdi_batch_append(rd_engine *engine, const rd_session *session, const int32_
     batch->q_starts[batch->seqs] = batch->rows;
 }
 
+void rdi_batch_pad(rd_engine *engine, int32_t count) {
+    rdi_batch *batch = &engine->batch;
+    const int32_t seq = batch->seqs - 1, first = batch->kv_lens[seq];
+    for (int32_t i = 0; i < count; i++, batch->rows++) {
+        batch->ids[batch->rows] = 0;
+        batch->positions[batch->rows] = first + i;
+        batch->slots[batch->rows] = -1;
+    }
+    batch->kv_lens[seq] += count;
+    batch->q_starts[batch->seqs] = batch->rows;
+    batch->longest = (int32_t)rdi_max(batch->longest, batch->rows - batch->q_starts[seq]);
+    batch->keys = (int32_t)rdi_max(batch->keys, batch->kv_lens[seq]);
+}
+
 // ---- sync --------------------------------------------------------------------------------------------------------------
 int64_t rdi_session_reusable(const rd_session *session, const int32_t *ids, int64_t count) {
     int64_t shared = 0, most = rdi_min(count, session->tokens);

@@ -42,57 +42,67 @@ static rd_status head_of_one(rd_engine *engine, const rd_step_item *item) {
     return RD_OK;
 }
 
-static rd_status hand_out_row(rd_engine *engine, const rd_step_item *items, int32_t row,
-                              const float *logits) {
-    int32_t index = 0;
-    while (row >= engine->batch.q_starts[index + 1]) index++;
-    const rd_step_item *item = &items[index];
-    const int64_t vocab = engine->geometry.vocab, at = row - engine->batch.q_starts[index];
-    const int64_t bytes = vocab * (int64_t)sizeof(float);
-    if (item->logits) RDI_TRY(rdi_memory_read(&engine->memory, item->logits + at * vocab, logits, bytes));
-    if (at + 1 < item->count) return RD_OK;
-    return rdi_memory_move(&engine->memory, item->session->logits, logits, bytes);
+// Rows [first, first + rows) of the batch, whose logits lie in scratch: to the callers that want them, the last of each item
+// to its session. What goes to host memory is there after the next settle. Rows that only fill the batch are nobody's.
+static rd_status hand_out_rows(rd_engine *engine, const rd_step_item *items, int32_t count, int32_t first,
+                               int32_t rows) {
+    const int64_t vocab = engine->geometry.vocab, bytes = vocab * (int64_t)sizeof(float);
+    for (int32_t i = 0; i < count; i++)
+        for (int32_t at = 0; at < items[i].count; at++) {
+            const int32_t row = engine->batch.q_starts[i] + at - first;
+            if (row < 0 || row >= rows) continue;
+            const float *logits = engine->scratch.logits + row * vocab;
+            if (items[i].logits)
+                RDI_TRY(rdi_memory_fetch(&engine->memory, items[i].logits + at * vocab, logits, bytes));
+            if (at + 1 == items[i].count)
+                RDI_TRY(rdi_memory_move(&engine->memory, items[i].session->logits, logits, bytes));
+        }
+    return RD_OK;
 }
 
-static rd_status head_of_all(rd_engine *engine, const rd_step_item *items) {
+static rd_status head_of_all(rd_engine *engine, const rd_step_item *items, int32_t count) {
     const rdi_geometry *g = &engine->geometry;
     for (int32_t row = 0; row < engine->batch.rows; row += g->logit_rows) {
         int32_t rows = (int32_t)rdi_min(g->logit_rows, engine->batch.rows - row);
         RDI_TRY(rdi_forward_head(engine, row, rows, engine->scratch.logits));
-        for (int32_t i = 0; i < rows; i++)
-            RDI_TRY(hand_out_row(engine, items, row + i, engine->scratch.logits + (int64_t)i * g->vocab));
+        RDI_TRY(hand_out_rows(engine, items, count, row, rows));
     }
     return RD_OK;
 }
 
-// On a card: a step of one token a session, of which there are few enough, is replayed as one graph.
-static rd_status run_step(rd_engine *engine, const rd_step_item *items, int32_t count) {
-    const rdi_batch *batch = &engine->batch;
-    if (!engine->geometry.on_card) {
-        RDI_TRY(rdi_forward(engine));
-        return count == 1 ? head_of_one(engine, items) : head_of_all(engine, items);
+// width: of a step that a graph runs, else 0.
+static rd_status run_step(rd_engine *engine, const rd_step_item *items, int32_t count, int32_t width) {
+    if (width) {
+        RDI_TRY(rdi_step_replay(engine));
+        return hand_out_rows(engine, items, count, 0, engine->batch.rows);
     }
-    if (batch->longest > 1 || batch->rows > engine->geometry.logit_rows) {
-        RDI_TRY(rdi_forward(engine));
-        return count == 1 && !items[0].logits ? head_of_one(engine, items) : head_of_all(engine, items);
-    }
-    RDI_TRY(rdi_step_replay(engine));
-    for (int32_t row = 0; row < batch->rows; row++)
-        RDI_TRY(
-            hand_out_row(engine, items, row, engine->scratch.logits + (int64_t)row * engine->geometry.vocab));
-    return RD_OK;
+    RDI_TRY(rdi_forward(engine));
+    const bool alone = count == 1 && !(engine->geometry.on_card && items[0].logits); // host memory
+    return alone ? head_of_one(engine, items) : head_of_all(engine, items, count);
+}
+
+// Callers of verify steps find their logits in their own memory; without those nothing is waited for.
+static rd_status settle_logits(rd_engine *engine, const rd_step_item *items, int32_t count) {
+    bool wanted = false;
+    for (int32_t i = 0; i < count; i++) wanted |= items[i].logits != NULL;
+    return wanted ? rdi_memory_settle(&engine->memory) : RD_OK;
 }
 
 static rd_status run_items(rd_engine *engine, const rd_step_item *items, int32_t count) {
     RDI_TRY(hold_all(items, count));
-    RDI_TRY(rdi_memory_settle(&engine->memory)); // idle already when the last step's token was read
+    RDI_TRY(rdi_memory_settle(
+        &engine->memory)); // a card may be reading the batch; idle when the last token was read
+    const int32_t width = rdi_step_width(engine, items, count);
     rdi_batch_begin(engine, RDI_PASS_STEP);
     for (int32_t i = 0; i < count; i++) {
         rdi_batch_append(engine, items[i].session, items[i].ids, items[i].count);
         items[i].session->has_logits = items[i].session->host_fresh = false;
+        if (width > items[i].count) rdi_batch_pad(engine, width - items[i].count);
     }
-    if (count == 1 && !items[0].logits) engine->batch.first_out = engine->batch.rows - 1;
-    RDI_TRY(run_step(engine, items, count));
+    if (width) rdi_step_fill(engine, width);
+    if (!width && count == 1 && !items[0].logits) engine->batch.first_out = engine->batch.rows - 1;
+    RDI_TRY(run_step(engine, items, count, width));
+    RDI_TRY(settle_logits(engine, items, count));
     for (int32_t i = 0; i < count; i++) {
         rd_session *session = items[i].session;
         memcpy(session->ids + session->tokens, items[i].ids, (size_t)items[i].count * sizeof(int32_t));

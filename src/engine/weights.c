@@ -40,7 +40,7 @@ static rd_status bind_linear(rd_engine *engine, rdi_slab *slab, rdi_linear_quest
     question->n = linear->n;
     question->k = linear->k;
     RDI_TRY(rdi_engine_linear_plan(engine, question, &plan));
-    linear->plan = plan->plan;
+    memcpy(linear->plan, plan->plan, sizeof linear->plan);
     linear->a_dtype = plan->a_dtype;
     linear->c_dtype = plan->c_dtype;
     linear->layout = plan->layout;
@@ -131,7 +131,8 @@ rd_status rdi_engine_bind_weights(rd_engine *engine, rdi_slab *slab) {
     for (int32_t i = 0; i < g->layers; i++) RDI_TRY(bind_layer(engine, slab, i));
     // The head stays W8A16 under W8A8 too: its input would be rounded right before the logits, and at one row nothing is won.
     const rdi_weight *head[] = {rdi_model_weight(engine->model, RDI_HEAD)};
-    const rdi_linear_question question = {.a_dtype = g->normed_dtype,
+    const rdi_linear_question question = {.one_class = true,
+                                          .a_dtype = g->normed_dtype,
                                           .c_dtype = RD_DTYPE_F32,
                                           .rows = g->on_card ? g->logit_rows : g->row_capacity};
     return bind_projection(engine, slab, head, 1, question, &engine->head);

@@ -74,6 +74,17 @@ const char *rdi_model_slot_name(rdi_model_slot slot, bool gguf) {
     return gguf ? model_rows[slot].gguf : model_rows[slot].hf;
 }
 
+static void shape_of(const rdi_model_config *config, const slot_row *row, int64_t shape[2]) {
+    shape[0] = row->rows == EXTENT_NONE ? 0 : extent_of(config, row->rows);
+    shape[1] = extent_of(config, row->cols);
+}
+void rdi_slot_shape(const rdi_model_config *config, rdi_layer_slot slot, int64_t shape[2]) {
+    shape_of(config, &layer_rows[slot], shape);
+}
+void rdi_model_slot_shape(const rdi_model_config *config, rdi_model_slot slot, int64_t shape[2]) {
+    shape_of(config, &model_rows[slot], shape);
+}
+
 typedef struct binder {
     const rdi_bind_source *source;
     bool *used;

@@ -22,5 +22,8 @@ rd_status rdi_bind(rdi_arena *arena, const rdi_bind_source *source, rdi_bindings
 bool rdi_slot_exists(const rdi_model_config *config, rdi_layer_slot slot);
 void rdi_slot_name(rdi_layer_slot slot, int32_t layer, bool gguf, char name[RDI_TENSOR_MAX_NAME]);
 const char *rdi_model_slot_name(rdi_model_slot slot, bool gguf);
+// [rows, cols] that a configuration asks for; rows 0: a vector.
+void rdi_slot_shape(const rdi_model_config *config, rdi_layer_slot slot, int64_t shape[2]);
+void rdi_model_slot_shape(const rdi_model_config *config, rdi_model_slot slot, int64_t shape[2]);
 
 #endif // RDI_MODEL_BIND_H

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // rd_model: a folder or a GGUF file, mapped, checked and bound. Nothing is copied but names.
-#include "model/bind.h"
+#include "model/random.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -128,9 +128,7 @@ static rd_status open_weights(rd_model *model, rdi_entries *out) {
     return status;
 }
 
-static rd_status open_folder(rd_model *model) {
-    const char *config_path = join(&model->arena, model->path, "config.json", 11);
-    if (!config_path) return RD_E_NOMEM;
+static rd_status read_config(rd_model *model, const char *config_path) {
     rdi_mapping mapping = {0};
     rdi_arena scratch = {0};
     const rdi_json *json;
@@ -141,10 +139,29 @@ static rd_status open_folder(rd_model *model) {
     }
     rdi_arena_free(&scratch);
     rdi_file_unmap(&mapping);
-    RDI_TRY(status);
+    return status;
+}
+
+static rd_status open_folder(rd_model *model) {
+    const char *config_path = join(&model->arena, model->path, "config.json", 11);
+    if (!config_path) return RD_E_NOMEM;
+    RDI_TRY(read_config(model, config_path));
     rdi_bind_source source = {.what = model->path, .config = &model->config};
     RDI_TRY(open_weights(model, &source.entries));
     model->format = "safetensors";
+    return rdi_bind(&model->arena, &source, &model->bindings);
+}
+
+static rd_status open_random(rd_model *model, uint64_t seed) {
+    RDI_TRY(read_config(model, model->path));
+    model->mapping = rdi_arena_alloc(&model->arena, sizeof *model->mapping);
+    if (!model->mapping) return RD_E_NOMEM;
+    *model->mapping = (rdi_mapping){0};
+    model->mapping_count = 1;
+    rdi_bind_source source = {.what = model->path, .config = &model->config};
+    RDI_TRY(rdi_random_weights(&model->arena, model->path, &model->config, seed, model->mapping,
+                               &source.entries));
+    model->format = "random";
     return rdi_bind(&model->arena, &source, &model->bindings);
 }
 
@@ -178,17 +195,17 @@ static void describe_quantization(rd_model *model) {
     }
 }
 
-rd_status rd_model_open(const char *path, rd_model **out) {
-    if (!out) return rdi_fail(RD_E_INVALID, "rd_model_open: out is NULL");
-    *out = NULL;
-    if (!path || !*path)
-        return rdi_fail(RD_E_INVALID, "rd_model_open: path is empty, needs a model folder or a .gguf file");
+// seed NULL: the weights of a file.
+static rd_status open_model(const char *path, const uint64_t *seed, rd_model **out) {
     rd_model *model = rdi_calloc(1, sizeof *model);
     if (!model) return RD_E_NOMEM;
     pthread_mutex_init(&model->tokenizer_lock, NULL);
     rd_status status = RD_E_NOMEM;
     model->path = rdi_arena_strndup(&model->arena, path, strlen(path));
-    if (model->path) status = rdi_folder_exists(path) ? open_folder(model) : open_gguf(model);
+    if (model->path && seed)
+        status = open_random(model, *seed);
+    else if (model->path)
+        status = rdi_folder_exists(path) ? open_folder(model) : open_gguf(model);
     if (status) {
         rd_model_close(model);
         return status;
@@ -196,6 +213,23 @@ rd_status rd_model_open(const char *path, rd_model **out) {
     describe_quantization(model);
     *out = model;
     return RD_OK;
+}
+
+static rd_status open_checked(const char *call, const char *path, const char *needs, const uint64_t *seed,
+                              rd_model **out) {
+    if (!out) return rdi_fail(RD_E_INVALID, "%s: out is NULL", call);
+    *out = NULL;
+    if (!path || !*path) return rdi_fail(RD_E_INVALID, "%s: path is empty, needs %s", call, needs);
+    return open_model(path, seed, out);
+}
+
+rd_status rd_model_open(const char *path, rd_model **out) {
+    return open_checked("rd_model_open", path, "a model folder or a .gguf file", NULL, out);
+}
+
+rd_status rd_model_open_random(const char *config, uint64_t seed, rd_model **out) {
+    return open_checked("rd_model_open_random", config, "a file with the fields of a config.json", &seed,
+                        out);
 }
 
 void rd_model_close(rd_model *model) {

@@ -54,6 +54,10 @@ typedef union any_args {
     rd_kv_write_args kv_write;
     rd_embed_args embed;
     rd_sample_args sample;
+    struct {
+        rd_rope_args rope;
+        rd_kv_write_args kv;
+    } rope_kv_write;
 } any_args;
 
 typedef rd_status (*run_fn)(const rd_plan *plan, const any_args *args, void *ws, size_t *bytes);
@@ -84,8 +88,14 @@ RUN(rope)
 RUN(act_mul)
 RUN(kv_write)
 RUN(embed)
+static rd_status run_rope_kv_write(const rd_plan *plan, const any_args *args, void *ws, size_t *bytes) {
+    *bytes = 0;
+    return ws ? rd_rope_kv_write_run(plan, &args->rope_kv_write.rope, &args->rope_kv_write.kv, NULL) : RD_OK;
+}
 
 #define AT(type_, member_) offsetof(rd_##type_##_args, member_)
+#define IN_HALF(half_, member_, fill_, ...)                                                                  \
+    { offsetof(any_args, rope_kv_write.half_.member_), fill_, __VA_ARGS__ }
 #define IN(type_, member_, fill_, ...)                                                                       \
     { AT(type_, member_), fill_, __VA_ARGS__ }
 #define F32            NULL, RD_DTYPE_F32, false
@@ -201,6 +211,23 @@ static const op_case cases[] = {
       IN(kv_write, k_cache, ZEROS, OUT("kv_dtype"), 4, {BLOCKS, BLOCK, KV_HEADS, DIM}),
       IN(kv_write, v_cache, ZEROS, OUT("kv_dtype"), 4, {BLOCKS, BLOCK, KV_HEADS, DIM}),
       IN(kv_write, slots, SLOTS, NULL, RD_DTYPE_I64, false, 1, {TOKENS})}},
+    {"rope_kv_write", // k is consumed: not compared
+     run_rope_kv_write,
+     {.rope_kv_write = {{.struct_size = sizeof(rd_rope_args), .eps = 1e-6f},
+                        {.struct_size = sizeof(rd_kv_write_args)}}},
+     0,
+     {RD_INT("head_dim", DIM), RD_INT("rotary_dim", DIM), RD_WORD("style", "neox"),
+      RD_WORD("x_dtype", "fp32"), RD_INT("qk_norm", 1), RD_INT("block_tokens", BLOCK),
+      RD_WORD("kv_dtype", "fp8_e4m3"), RD_WORD("k_order", "dim")},
+     {IN_HALF(rope, q, NORMAL, OUT("x_dtype"), 3, {TOKENS, Q_HEADS, DIM}),
+      IN_HALF(rope, k, NORMAL, OF("x_dtype"), 3, {TOKENS, KV_HEADS, DIM}),
+      IN_HALF(rope, positions, POSITIONS, I32, 1, {TOKENS}),
+      IN_HALF(rope, inv_freq, SCALES, F32, 1, {DIM / 2}), IN_HALF(rope, q_norm, NORMAL, F32, 1, {DIM}),
+      IN_HALF(rope, k_norm, NORMAL, F32, 1, {DIM}),
+      IN_HALF(kv, v, NORMAL, OF("x_dtype"), 3, {TOKENS, KV_HEADS, DIM}),
+      IN_HALF(kv, k_cache, ZEROS, OUT("kv_dtype"), 4, {BLOCKS, BLOCK, KV_HEADS, DIM}),
+      IN_HALF(kv, v_cache, ZEROS, OUT("kv_dtype"), 4, {BLOCKS, BLOCK, KV_HEADS, DIM}),
+      IN_HALF(kv, slots, SLOTS, NULL, RD_DTYPE_I64, false, 1, {TOKENS})}},
     {"embed",
      run_embed,
      {.embed = {.struct_size = sizeof(rd_embed_args), .scale = 1.0f}},

@@ -5,6 +5,7 @@
 #include "kernels/attn/partition.h"
 #include "policy/aiter.h"
 #include "policy/draft.h"
+#include "policy/engine_share.h"
 #include "policy/gemm_route.h"
 #include "policy/lds_fit.h"
 #include "policy/reduce_route.h"
@@ -48,6 +49,20 @@ static rd_status eval_splitk_guard(const rdi_policy_call *call) {
     rdi_call_put_int(call, "splits", splits);
     rdi_call_put_rule(call, splits == wanted ? "splitk_guard: no block is cut"
                                              : "splitk_guard: halved until K % (128 * splits) == 0");
+    return RD_OK;
+}
+
+static rd_status eval_engine_share(const rdi_policy_call *call) {
+    int64_t n, k;
+    RDI_TRY(rdi_call_int(call, "N", 1, &n));
+    RDI_TRY(rdi_call_int(call, "K", 1, &k));
+    rdi_engine_share share =
+        rdi_engine_share_decide(call->device ? call->device->info.arch : "gfx1201", n, k);
+    if (share.rows)
+        rdi_call_put_int(call, "rows", share.rows);
+    else
+        rdi_call_put_text(call, "rows", "all");
+    rdi_call_put_rule(call, share.rule);
     return RD_OK;
 }
 
@@ -245,6 +260,8 @@ static const rdi_policy_rule rules[] = {
          NAMES("gfx12", "preshuffled", "M", "N", "K"),
          NAMES("route", "block_m", "block_n", "block_k", "group_m", "warps", "stages", "waves_per_eu")),
     RULE(splitk_guard, "splits of K that cut no 128-wide scale block", NAMES("K", "wanted"), NAMES("splits")),
+    RULE(engine_share, "rows of a block-FP8 GEMM up to which our kernel is used beside an engine's own",
+         NAMES("N", "K"), NAMES("rows")),
     RULE(preshuffle_contract, "may this weight be preshuffled at load",
          NAMES("block_quant", "dtype", "rank", "N", "K", "scale_rows", "scale_cols", "packed_4bit"),
          NAMES("shuffled")),

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Run entry of rope: check every operand and position against the plan, then launch the planned row.
-#include "kernels/elementwise/args.h"
-#include "ops/operand.h"
+#include "ops/heads.h"
 
 #include <string.h>
 
@@ -28,9 +27,7 @@ static rd_status check_norms(const char *op, const rd_plan *plan, const rd_rope_
     return has_k ? rdi_operand_vector(op, "k_norm", &args->k_norm, args->q_norm.dtype, head_dim) : RD_OK;
 }
 
-rd_status rd_rope_run(const rd_plan *plan, const rd_rope_args *args, rd_stream stream) {
-    static const char op[] = "rope";
-    RDI_TRY(rdi_operand_begin(plan, op, args, sizeof *args));
+rd_status rdi_rope_bind(const rd_plan *plan, const char *op, const rd_rope_args *args, rdi_rope_args *out) {
     int64_t tokens = args->q.shape[0], head_dim = rdi_plan_int(plan, "head_dim"),
             rotary = rdi_plan_int(plan, "rotary_dim");
     if (rotary < 2 || rotary % 2 || rotary > head_dim)
@@ -51,9 +48,7 @@ rd_status rd_rope_run(const rd_plan *plan, const rd_rope_args *args, rd_stream s
     if (has_k) RDI_TRY(rdi_check_apart(op, "k", &args->k));
     RDI_TRY(rdi_operand_vector(op, "inv_freq", &args->inv_freq, RD_DTYPE_F32, rotary / 2));
     RDI_TRY(check_norms(op, plan, args, head_dim));
-    const rdi_row *row = rdi_plan_row(plan, 0);
-    if (!row) return RD_E_INVALID;
-    const rdi_rope_args kernel = {
+    *out = (rdi_rope_args){
         .tokens = tokens,
         .q_heads = args->q.shape[1],
         .k_heads = has_k ? args->k.shape[1] : 0,
@@ -76,5 +71,14 @@ rd_status rd_rope_run(const rd_plan *plan, const rd_rope_args *args, rd_stream s
         .unit_offset = args->unit_offset,
         .interleaved = strcmp(style, "interleaved") == 0,
     };
-    return rdi_row_launch(plan, row, &kernel, NULL, stream);
+    return RD_OK;
+}
+
+rd_status rd_rope_run(const rd_plan *plan, const rd_rope_args *args, rd_stream stream) {
+    static const char op[] = "rope";
+    rdi_rope_args kernel;
+    RDI_TRY(rdi_operand_begin(plan, op, args, sizeof *args));
+    RDI_TRY(rdi_rope_bind(plan, op, args, &kernel));
+    const rdi_row *row = rdi_plan_row(plan, 0);
+    return row ? rdi_row_launch(plan, row, &kernel, NULL, stream) : RD_E_INVALID;
 }

@@ -18,14 +18,33 @@ static bool has_trait(const char *name, const char *trait) {
     return false;
 }
 
+// The order class that the question insists on; NULL when it names none, or one that no row of this device has (the CPU's
+// one class serves decode and prefill).
+static const char *wanted_class(rdi_table table, const rd_device *device, const rdi_query *query) {
+    const rdi_answer *order = rdi_query_find(query, "order");
+    if (!order) return NULL;
+    for (int32_t i = 0; i < table.count; i++) {
+        const rdi_row *row = &table.rows[i];
+        if (row->backend == rdi_device_backend(device) && !(row->isa & ~rdi_device_isa(device)) &&
+            !strcmp(row->info.op, query->op->info.name) && !strcmp(row->info.order, order->word))
+            return order->word;
+    }
+    return NULL;
+}
+
 static void judge(const rdi_row *row, const rd_device *device, const rdi_query *query,
-                  const rdi_preference *preference, rd_verdict *verdict) {
+                  const rdi_preference *preference, const char *order, rd_verdict *verdict) {
     *verdict = (rd_verdict){.kernel = &row->info};
     if (row->isa & ~rdi_device_isa(device)) {
         bool cpu = rdi_device_backend(device) == RDI_BACKEND_CPU;
         const char *has = cpu ? RDI_ISA_TEXT(rdi_device_isa(device)) : device->info.arch;
         snprintf(verdict->reason, sizeof verdict->reason, "isa=%s, needs %s", *has ? has : "none",
                  row->info.isa);
+        return;
+    }
+    if (order && strcmp(row->info.order, order) != 0) {
+        snprintf(verdict->reason, sizeof verdict->reason, "order=%s, its class is %s", order,
+                 row->info.order);
         return;
     }
     char reason[RDI_REASON_BYTES];
@@ -43,6 +62,7 @@ static void judge(const rdi_row *row, const rd_device *device, const rdi_query *
 
 void rdi_decide(rdi_table table, const rd_device *device, const rdi_query *query,
                 const rdi_preference *preference, rdi_verdicts *out) {
+    const char *order = wanted_class(table, device, query);
     out->count = 0;
     // Two passes keep table order within the preferred rows and within the others.
     for (int pass = 0; pass < 2; pass++) {
@@ -53,7 +73,7 @@ void rdi_decide(rdi_table table, const rd_device *device, const rdi_query *query
             bool preferred = has_trait(row->info.name, preference->trait);
             if (preferred != (pass == 0)) continue;
             out->rows[out->count] = row;
-            judge(row, device, query, preference, &out->at[out->count++]);
+            judge(row, device, query, preference, order, &out->at[out->count++]);
         }
     }
     const char *rule = "row order";

@@ -37,6 +37,13 @@ def put_first(kernel, platform):
     kernels[:] = [kernel, *(k for k in kernels if k.__name__ != kernel.__name__)]
 
 
+def next_kernel(kernel, platform, config):
+    """The class that vLLM takes for this layer without `kernel`; ValueError with vLLM's reasons when there is none."""
+    linear = _linear()
+    others = [k for k in linear._POSSIBLE_FP8_BLOCK_KERNELS.get(platform, []) if k.__name__ != kernel.__name__]
+    return linear.choose_scaled_mm_linear_kernel(config, {platform: others}, quantization="fp8_block_w8a8")
+
+
 def replace_parameter(layer, name, tensor):
     from vllm.model_executor.utils import replace_parameter as replace
 

@@ -5,7 +5,7 @@ implementations say whether the cache write may be bypassed and reserve their wo
 import inspect
 
 from . import v0_32
-from .v0_32 import block_kernel_base, replace_parameter  # noqa: F401  (the same there)
+from .v0_32 import block_kernel_base, next_kernel, replace_parameter  # noqa: F401  (the same there)
 
 NAME = "0.33"
 _KIND = "fp8_block"

@@ -51,6 +51,12 @@ typedef struct rdi_kv_write_args {
     rd_dtype x_dtype, kv_dtype;
 } rdi_kv_write_args;
 
+// kv.k is rope.k: rotated, rounded to its type, then written. A row may leave k rotated or as it was.
+typedef struct rdi_rope_kv_write_args {
+    rdi_rope_args rope;
+    rdi_kv_write_args kv;
+} rdi_rope_kv_write_args;
+
 typedef struct rdi_embed_args {
     int64_t tokens, vocab, k;
     const void *table;

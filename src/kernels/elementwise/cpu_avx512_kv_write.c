@@ -63,3 +63,9 @@ void rdk_kv_write_token16_cpu_avx512(const void *args, void *ws, rdi_par *par) {
     run_pass(par, a->tokens < 16 ? kv_write_heads : write_heads, a, 2 * a->kv_heads,
              2 * a->tokens * a->kv_heads * a->head_dim);
 }
+
+void rdk_rope_kv_write_token16_cpu_avx512(const void *args, void *ws, rdi_par *par) {
+    const rdi_rope_kv_write_args *a = args;
+    rdk_rope_cpu_avx512(&a->rope, ws, par);
+    rdk_kv_write_token16_cpu_avx512(&a->kv, ws, par);
+}

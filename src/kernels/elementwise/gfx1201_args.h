@@ -71,6 +71,11 @@ typedef struct rdk_kv_write_gfx1201_args {
     int32_t capacity, kv_heads, head_dim, block_tokens, x_dtype, kv_dtype;
 } rdk_kv_write_gfx1201_args;
 
+typedef struct rdk_rope_kv_write_gfx1201_args { // side[0].x and rope.k are one tensor
+    rdk_rope_gfx1201_args rope;
+    rdk_kv_write_gfx1201_args kv;
+} rdk_rope_kv_write_gfx1201_args;
+
 enum { RDK_SAMPLE_THREADS = 1024, RDK_SAMPLE_MAX_VOCAB = 1 << 19 };
 typedef struct rdk_sample_row { // rd_sample_row
     float temperature, top_p, min_p;

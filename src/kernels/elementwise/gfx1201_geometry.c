@@ -94,11 +94,8 @@ int32_t rdi_embed_gfx1201_geometry(const void *args, void *ws, const rd_device_i
     return 1;
 }
 
-int32_t rdi_rope_gfx1201_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
-    const rdi_rope_args *a = args;
-    (void)ws, (void)device;
-    if (a->q_norm && !rdi_launch_takes_type("rope", "q_norm", a->norm_dtype)) return 0;
-    const rdk_rope_gfx1201_args kernel = {
+static rdk_rope_gfx1201_args rope_kernel_args(const rdi_rope_args *a) {
+    return (rdk_rope_gfx1201_args){
         .q = RDK_ADDR(a->q),
         .k = RDK_ADDR(a->k),
         .positions = RDK_ADDR(a->positions),
@@ -120,6 +117,13 @@ int32_t rdi_rope_gfx1201_geometry(const void *args, void *ws, const rd_device_in
         .interleaved = a->interleaved != 0,
         .eps = a->eps,
     };
+}
+
+int32_t rdi_rope_gfx1201_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
+    const rdi_rope_args *a = args;
+    (void)ws, (void)device;
+    if (a->q_norm && !rdi_launch_takes_type("rope", "q_norm", a->norm_dtype)) return 0;
+    const rdk_rope_gfx1201_args kernel = rope_kernel_args(a);
     uint32_t groups = (uint32_t)rdi_ceil_div(a->q_heads + a->k_heads, RDK_ROPE_WAVES);
     rdi_launch_fill(&out[0], "rdk_rope_gfx1201", (const uint32_t[3]){(uint32_t)a->tokens, groups, 1},
                     32 * RDK_ROPE_WAVES, &kernel, sizeof kernel);
@@ -138,10 +142,7 @@ static void kv_alignment(rdk_kv_side *side, rd_dtype x_dtype, rd_dtype kv_dtype)
                      side->stride_token * kv_bytes % least == 0 && side->stride_head * kv_bytes % least == 0;
 }
 
-int32_t rdi_kv_write_gfx1201_geometry(const void *args, void *ws, const rd_device_info *device,
-                                      rdi_launch *out) {
-    const rdi_kv_write_args *a = args;
-    (void)ws, (void)device;
+static rdk_kv_write_gfx1201_args kv_write_kernel_args(const rdi_kv_write_args *a) {
     bool token_order = a->kc_stride_dim == 16;
     rdk_kv_write_gfx1201_args kernel = {
         .side = {{.x = RDK_ADDR(a->k),
@@ -173,9 +174,30 @@ int32_t rdi_kv_write_gfx1201_geometry(const void *args, void *ws, const rd_devic
         .kv_dtype = type_code(a->kv_dtype),
     };
     for (int i = 0; i < 2; i++) kv_alignment(&kernel.side[i], a->x_dtype, a->kv_dtype);
+    return kernel;
+}
+
+int32_t rdi_kv_write_gfx1201_geometry(const void *args, void *ws, const rd_device_info *device,
+                                      rdi_launch *out) {
+    const rdi_kv_write_args *a = args;
+    (void)ws, (void)device;
+    const rdk_kv_write_gfx1201_args kernel = kv_write_kernel_args(a);
     int64_t lanes = a->kv_heads * rdi_ceil_div(a->head_dim, RDK_GROUP);
     const uint32_t grid[3] = {(uint32_t)a->tokens, (uint32_t)rdi_ceil_div(lanes, RDK_KV_THREADS), 2};
     rdi_launch_fill(&out[0], "rdk_kv_write_gfx1201", grid, RDK_KV_THREADS, &kernel, sizeof kernel);
+    return 1;
+}
+
+int32_t rdi_rope_kv_write_gfx1201_geometry(const void *args, void *ws, const rd_device_info *device,
+                                           rdi_launch *out) {
+    const rdi_rope_kv_write_args *a = args;
+    (void)ws, (void)device;
+    if (a->rope.q_norm && !rdi_launch_takes_type("rope_kv_write", "q_norm", a->rope.norm_dtype)) return 0;
+    const rdk_rope_kv_write_gfx1201_args kernel = {rope_kernel_args(&a->rope), kv_write_kernel_args(&a->kv)};
+    uint32_t groups = (uint32_t)rdi_ceil_div(a->rope.q_heads + 2 * a->kv.kv_heads, RDK_ROPE_WAVES);
+    rdi_launch_fill(&out[0], "rdk_rope_kv_write_gfx1201",
+                    (const uint32_t[3]){(uint32_t)a->rope.tokens, groups, 1}, 32 * RDK_ROPE_WAVES, &kernel,
+                    sizeof kernel);
     return 1;
 }
 

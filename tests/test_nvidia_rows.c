@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// Geometry of the sm_90a GEMM rows with 16-bit arithmetic, without a card: which kernel, how many blocks, which share of the
+// units; that the cut of K does not know the number of tokens; where the parts of f16 and f32 activations lie.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "backend/code_objects.h"
+#include "kernels/common/sm90a_skinny.h"
+#include "kernels/gemm_fp8block/args.h"
+#include "kernels/rows.h"
+
+static const rd_device_info h200 = {.compute_units = 132}, h100_pcie = {.compute_units = 114};
+
+static rdi_gemm_args gemm(int64_t m, int64_t n, int64_t k, rd_dtype a_dtype, rd_dtype w_dtype) {
+    return (rdi_gemm_args){.m = m,
+                           .n = n,
+                           .k = k,
+                           .a = (void *)4096,
+                           .a_stride = k,
+                           .w = (void *)8192,
+                           .w_stride = k,
+                           .c = (void *)16384,
+                           .c_stride = n,
+                           .a_dtype = a_dtype,
+                           .w_dtype = w_dtype,
+                           .w_scale_dtype = RD_DTYPE_F32,
+                           .c_dtype = RD_DTYPE_BF16};
+}
+
+static rdk_skinny_args last_args(const rdi_launch *launch) {
+    rdk_skinny_args args;
+    assert_int_equal(launch->args_bytes, sizeof args);
+    memcpy(&args, launch->args, sizeof args);
+    return args;
+}
+
+// 49152 x 576: 384 tiles of 128 rows are two for each of 132 blocks and 120 left: almost even, so no tile is cut.
+static void test_bf16_step(void **state) {
+    (void)state;
+    static const struct {
+        int64_t m;
+        const char *kernel;
+    } cases[] = {{1, "rdk_gemm_bf16_step_sm90a_c8_r128"},   {8, "rdk_gemm_bf16_step_sm90a_c8_r128"},
+                 {9, "rdk_gemm_bf16_step_sm90a_c16_r128"},  {32, "rdk_gemm_bf16_step_sm90a_c32_r128"},
+                 {33, "rdk_gemm_bf16_step_sm90a_c64_r128"}, {128, "rdk_gemm_bf16_step_sm90a_c128_r128"}};
+    rdi_launch out[RDI_MAX_LAUNCHES];
+    for (size_t i = 0; i < RDI_COUNT(cases); i++) {
+        rdi_gemm_args a = gemm(cases[i].m, 49152, 576, RD_DTYPE_BF16, RD_DTYPE_BF16);
+        assert_int_equal(rdi_gemm_bf16_step_sm90a(&a, (void *)64, &h200, out), 1);
+        assert_string_equal(out[0].kernel, cases[i].kernel);
+        assert_int_equal(out[0].grid[0], 1);
+        assert_int_equal(out[0].grid[1], 132);
+        assert_int_equal(out[0].block[0], 320); // two groups of four warps and two that bring data
+        assert_true(out[0].dependent && out[0].shared_bytes <= 227 * 1024);
+        assert_int_equal(out[0].map_count, 2);
+        assert_int_equal(out[0].map[0].elem_bytes, 2);
+        assert_int_equal(out[0].map[0].box[0], 64);
+        assert_int_equal(out[0].map[0].box[1], 128);
+        assert_int_equal(out[0].map[1].dim[1], cases[i].m);
+        rdk_skinny_args args = last_args(out);
+        assert_int_equal(args.k_blocks, 9);
+        assert_int_equal(args.share_units, 9);
+        assert_int_equal(args.range_shares, 2);
+        assert_int_equal(args.range_rest, 120);
+        assert_int_equal(args.parts, 1);
+        assert_int_equal(rdi_gemm_bf16_step_sm90a_ws(&a, 132), 0);
+    }
+}
+
+// 5120 x 6144: 80 tiles of 64 rows, 96 k blocks: 7680 units over 132 blocks are 58 each and 24 left, whatever the tokens.
+static void test_bf16_cut_of_k(void **state) {
+    (void)state;
+    rdi_launch out[RDI_MAX_LAUNCHES];
+    for (int64_t m = 1; m <= 128; m++) {
+        rdi_gemm_args a = gemm(m, 5120, 6144, RD_DTYPE_BF16, RD_DTYPE_BF16);
+        assert_int_equal(rdi_gemm_bf16_step_sm90a(&a, NULL, &h200, out), 1);
+        rdk_skinny_args args = last_args(out);
+        assert_int_equal(args.k_blocks, 96);
+        assert_int_equal(args.share_units, 1);
+        assert_int_equal(args.range_shares, 58);
+        assert_int_equal(args.range_rest, 24);
+    }
+    rdi_gemm_args a = gemm(16, 5120, 6144, RD_DTYPE_BF16, RD_DTYPE_BF16);
+    assert_int_equal(rdi_gemm_bf16_step_sm90a_ws(&a, 132), 132 * 64 * 16 * 8);
+    assert_int_equal(rdi_gemm_bf16_step_sm90a(&a, NULL, &h100_pcie, out), 1);
+    assert_int_equal(out[0].grid[1], 114);
+}
+
+// A router is two tiles of 64 rows: eight blocks a tile, not 66; 128 tokens are eight slices, so that 128 blocks work.
+static void test_bf16_router(void **state) {
+    (void)state;
+    rdi_launch out[RDI_MAX_LAUNCHES];
+    rdi_gemm_args a = gemm(1, 128, 5120, RD_DTYPE_BF16, RD_DTYPE_BF16);
+    assert_int_equal(rdi_gemm_bf16_step_sm90a(&a, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_gemm_bf16_step_sm90a_c8_r64");
+    assert_int_equal(out[0].grid[1], 16);
+    assert_int_equal(last_args(out).range_shares, 10);
+    a = gemm(128, 128, 5120, RD_DTYPE_BF16, RD_DTYPE_BF16);
+    assert_int_equal(rdi_gemm_bf16_step_sm90a(&a, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_gemm_bf16_step_sm90a_c16_r64");
+    assert_int_equal(out[0].grid[0], 8);
+    assert_int_equal(last_args(out).range_shares, 10);
+    a = gemm(1, 1, 7, RD_DTYPE_BF16, RD_DTYPE_BF16); // fewer units than blocks: the others have none
+    assert_int_equal(rdi_gemm_bf16_step_sm90a(&a, NULL, &h200, out), 1);
+    rdk_skinny_args args = last_args(out);
+    assert_int_equal(args.ranges * args.range_shares + args.range_rest, 1);
+    a = gemm(3, 576, 3884, RD_DTYPE_BF16,
+             RD_DTYPE_BF16); // rows of 7768 bytes are no multiple of 16: no tensor copies
+    assert_int_equal(rdi_gemm_bf16_step_sm90a(&a, NULL, &h200, out), 1);
+    assert_int_equal(out[0].map_count, 0);
+    assert_int_equal(last_args(out).w_maps + last_args(out).a_maps, 0);
+}
+
+// f16 is two columns a token, f32 four: made by a launch before, behind the partial sums in the workspace.
+static void test_bf16_parts(void **state) {
+    (void)state;
+    rdi_launch out[RDI_MAX_LAUNCHES];
+    static const rd_dtype types[] = {RD_DTYPE_F16, RD_DTYPE_F32};
+    for (int i = 0; i < 2; i++) {
+        int32_t parts = i ? 4 : 2;
+        rdi_gemm_args a = gemm(100, 5120, 100, types[i], RD_DTYPE_BF16);
+        assert_int_equal(rdi_gemm_bf16_step_sm90a(&a, (void *)(1 << 20), &h200, out), 2);
+        assert_string_equal(out[0].kernel, "rdk_gemm_bf16_step_sm90a_split");
+        assert_int_equal(out[0].grid[0], 100);
+        rdk_skinny_split_args split;
+        memcpy(&split, out[0].args, sizeof split);
+        assert_int_equal(split.parts, parts);
+        assert_int_equal(split.to_stride, 104); // rows of 16-byte pieces
+        rdk_skinny_args args = last_args(&out[1]);
+        assert_int_equal(args.columns, 100 * parts);
+        assert_int_equal(out[1].grid[0], parts); // slices of 128 columns: 200 in two, 400 in four
+        int64_t partials = (int64_t)args.ranges * 64 * 128 * 8 * out[1].grid[0];
+        assert_int_equal(args.a, (1 << 20) + partials);
+        assert_int_equal(split.to, args.a);
+        assert_int_equal(rdi_gemm_bf16_step_sm90a_ws(&a, 132), partials + 100 * parts * 104 * 2);
+        assert_true(args.a_maps && !args.w_maps); // rows of 200 bytes are no multiple of 16
+    }
+}
+
+// Class chunk: a block a tile, so every range is exactly a tile's k blocks and nothing travels between blocks.
+static void test_bf16_chunk(void **state) {
+    (void)state;
+    rdi_launch out[RDI_MAX_LAUNCHES];
+    rdi_gemm_args a = gemm(300, 1000, 576, RD_DTYPE_BF16, RD_DTYPE_BF16);
+    assert_int_equal(rdi_gemm_bf16_chunk_sm90a(&a, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_gemm_bf16_chunk_sm90a_c128_r256");
+    assert_int_equal(out[0].grid[0], 3);
+    assert_int_equal(out[0].grid[1], 4);
+    rdk_skinny_args args = last_args(out);
+    assert_int_equal(args.share_units, args.k_blocks);
+    assert_int_equal(args.range_shares, 1);
+    assert_int_equal(args.range_rest, 0);
+    assert_int_equal(rdi_gemm_bf16_chunk_sm90a_ws(&a, 132), 0);
+    a.a_dtype = RD_DTYPE_F32;
+    assert_int_equal(rdi_gemm_bf16_chunk_sm90a(&a, NULL, &h200, out), 2);
+    assert_int_equal(rdi_gemm_bf16_chunk_sm90a_ws(&a, 132), 300 * 4 * 576 * 2);
+}
+
+// The hot kernels keep everything in registers (ptxas's own report, embedded by the build).
+static void test_no_spills(void **state) {
+    (void)state;
+    int seen = 0;
+    for (int32_t i = 0; i < rdi_code_object_count; i++) {
+        const rdi_code_object *object = &rdi_code_objects[i];
+        bool hot = !strncmp(object->image, "sm90a_gemm_bf16", 15) || !strcmp(object->image, "sm90a_w8a16");
+        for (int32_t k = 0; hot && k < object->kernel_count; k++, seen++)
+            if (object->kernels[k].spills)
+                fail_msg("%s spills %d bytes", object->kernels[k].symbol, object->kernels[k].spills);
+    }
+    if (!seen) skip(); // built without nvcc
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bf16_step),   cmocka_unit_test(test_bf16_cut_of_k),
+        cmocka_unit_test(test_bf16_router), cmocka_unit_test(test_bf16_parts),
+        cmocka_unit_test(test_bf16_chunk),  cmocka_unit_test(test_no_spills),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
