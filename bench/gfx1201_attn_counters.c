@@ -184,12 +184,15 @@ static double run(const char *name, const shape *of, int height, const char *not
     if (row->ws_bytes) p.card[7] = card_alloc(row->ws_bytes(&p.args, 64));
     rdi_launch out[RDI_MAX_LAUNCHES];
     char kernel[80];
-    int32_t count = row->geometry(&p.args, p.card[7], NULL, out);
+    const rd_device_info device = {.compute_units = 64};
+    int32_t count = row->geometry(&p.args, p.card[7], &device, out);
     if (count < 1) fprintf(stderr, "%s\n", rd_error_text()), exit(1);
     if (height >= 0) { // another kernel of the row: suffix _r16, _r32, _r64, and the tiles that it needs
         snprintf(kernel, sizeof kernel, "%s", out[0].kernel);
         snprintf(strrchr(kernel, '_'), 5, "_r%d", 16 << height);
         out[0].kernel = kernel;
+        const int split[] = {1, RDK_SPLIT_256_R32, RDK_SPLIT_256_R64};
+        out[0].block[0] = 32 * (of->head == 256 ? RDK_WAVES_256 * split[height] : RDK_WAVES_512);
         out[0].grid[0] = (uint32_t)((of->seqs * of->width * of->gqa >> (4 + height)) + of->seqs);
     }
     hip.reset(0);

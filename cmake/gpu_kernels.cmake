@@ -63,7 +63,7 @@ if(RADIANCE_HAVE_SM90A)
     list(APPEND objects "${word}|NVIDIA")
   endforeach()
 elseif(SM90A_SOURCES)
-  message(STATUS "no nvcc >= 13 (RADIANCE_NVCC): built without the sm_90a kernels")
+  message(STATUS "no nvcc >= 13 (RADIANCE_NVCC), or no g++ for it: built without the sm_90a kernels")
 endif()
 
 # The table: each object by .incbin, so that megabytes never pass through the C compiler.

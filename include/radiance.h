@@ -111,9 +111,11 @@ typedef struct rd_device_info {
     int64_t l1_bytes, l2_bytes, l3_bytes, lds_bytes, memory_bytes;
     double
         read_gbs; // read bandwidth, GB/s (1e9): measured on a host, the source's figure on a fixture; 0 unknown
+    const char *driver; // a card's: "HIP 7.2.1, amdgpu 6.14.14", "CUDA driver 13.0"; "" elsewhere
 } rd_device_info;
 
-// name: "cpu" (probe this machine), "cpu:avx2" / "cpu:ref" (this machine, ISA capped), "gpu:N" (card N of all vendors),
+// name: "cpu" (probe this machine), "cpu:avx2" / "cpu:ref" (this machine, ISA capped), "cpu:double" (its reference rows
+// alone: double accumulation, very slow), "gpu:N" (card N of all vendors),
 // "sim:gfx1201" (a simulated R9700: gfx1201 machine code on the CPU), or a fixture name (rd_device_fixture_at).
 // RD_E_NO_DEVICE names the known ones, or says in words why there is no card.
 RD_API rd_status rd_device_open(const char *name, rd_device **out);
@@ -144,6 +146,7 @@ typedef struct rd_ctx_options {
     void *parallel_for_state;
     rd_log_fn log; // NULL = silent
     void *log_state;
+    int32_t trust_card; // 1: its kernels are not checked at first use, as with RADIANCE_TRUST=1
 } rd_ctx_options;
 
 RD_API rd_status rd_ctx_create(const rd_ctx_options *options, rd_ctx **out); // options may be NULL

@@ -149,6 +149,7 @@ typedef struct rd_profile_part {
     const char *kernel; // a row's name; "copies" of ids, lengths and block tables to a card
     int32_t calls;      // in one pass
     double us;          // of all of them, the pass's other parts left out
+    double us_in_pass;  // how much longer the whole pass is for them: the edges to their neighbours included
     double bytes;       // weights, scales, cached keys and values that they must read
     double flops;       // of products
 } rd_profile_part;

@@ -33,6 +33,9 @@ static void test_devices_says_what_is_wrong(void **state) {
     cli_run("RADIANCE_HIP_LIBRARY=no_such_library.so", "devices", &result);
     assert_int_equal(result.code, 0);
     says("amd: no_such_library.so: cannot open shared object file");
+    cli_run("RADIANCE_HIP_LIBRARY=libm.so.6", "devices", &result); // a library, and none of HIP
+    assert_int_equal(result.code, 0);
+    says("amd: libm.so.6 has no hipInit, needs ROCm 6 or later");
     devices("none");
     assert_int_equal(result.code, 0);
     says("shows no device");
@@ -153,6 +156,13 @@ static void test_lost_in_mid_run(void **state) {
     assert_true(result.code == RD_E_DEVICE || result.code == RD_E_NO_DEVICE);
     says("act_mul_gfx1201");
     says("sim:gfx1201: hip");
+    // The file to send tells what ran, on what, and what stopped it.
+    cli_run("GFX12SIM_LOSE_AFTER=9", "check --device sim:gfx1201 --op act_mul --json", &result);
+    assert_true(result.code == RD_E_DEVICE || result.code == RD_E_NO_DEVICE);
+    says("\"model\":\t\"AMD Radeon AI PRO R9700 (gfx12sim)\"");
+    says("\"driver\":\t\"HIP ");
+    says("\"fault\":\t\"act_mul_gfx1201: ");
+    says("\"verdict\":\t\"FAILED\"");
 }
 
 // The whole runner: weights that do not fit, and a card that is lost in the prompt or in a step. Each ends with the words and

@@ -113,9 +113,9 @@ static void test_open_names_the_known_devices(void **state) {
         rd_device *device = (rd_device *)1;
         assert_int_equal(rd_device_open(bad[i], &device), RD_E_NO_DEVICE);
         assert_null(device);
-        assert_non_null(
-            strstr(rd_error_text(),
-                   "needs one of: cpu cpu:ref cpu:avx2 cpu:avx512 gpu:0 sim:gfx1201 r9700-gfx1201"));
+        assert_non_null(strstr(
+            rd_error_text(),
+            "needs one of: cpu cpu:double cpu:ref cpu:avx2 cpu:avx512 gpu:0 sim:gfx1201 r9700-gfx1201"));
     }
     assert_int_equal(rd_device_open("cpu", NULL), RD_E_INVALID);
     rd_device *device = NULL;

@@ -39,7 +39,7 @@ static void check_near(const tiny_spec *spec, rd_dtype kv) {
     random_ids(&m, ids, PROMPT);
     logits_of(&m, (rig_options){.kv = kv, .context = 128}, ids, exact);
     logits_of(&m, (rig_options){.kv = kv, .context = 128, .w8a8 = 1}, ids, host);
-    logits_of(&m, (rig_options){.kv = kv, .context = 128, .w8a8 = 1, .device = "sim:gfx1201"}, ids, card);
+    logits_of(&m, (rig_options){.kv = kv, .context = 128, .w8a8 = 1, .device = card_device()}, ids, card);
     double size = rms(exact, NULL, spec->vocab), noise = rms(host, exact, spec->vocab),
            error = rms(card, exact, spec->vocab);
     print_message("%s hidden %d fp8 %d kv %s: logits %.3g, W8A8 on the CPU %.3g off, on the card %.3g\n",
@@ -62,7 +62,7 @@ static void test_speculation_and_graphs(void **state) {
     (void)state;
     if (!probe()) skip();
     check_speculation(&tiny_even,
-                      (rig_options){.kv = RD_DTYPE_E4M3, .context = 128, .w8a8 = 1, .device = "sim:gfx1201"});
+                      (rig_options){.kv = RD_DTYPE_E4M3, .context = 128, .w8a8 = 1, .device = card_device()});
 }
 
 // Three sessions stepped together, then each alone: the same logits, replayed or run.
@@ -75,7 +75,7 @@ static void test_batch_is_alone(void **state) {
     int32_t ids[SESSIONS][LENGTH + STEPS];
     static float together[SESSIONS][STEPS][256], alone[256];
     tiny_make(&m, &tiny_llama, ++seed);
-    rig_open(&r, &m, (rig_options){.sessions = SESSIONS, .context = 128, .w8a8 = 1, .device = "sim:gfx1201"});
+    rig_open(&r, &m, (rig_options){.sessions = SESSIONS, .context = 128, .w8a8 = 1, .device = card_device()});
     rd_session *session[SESSIONS] = {r.session};
     for (int i = 0; i < SESSIONS; i++) {
         random_ids(&m, ids[i], LENGTH + STEPS);
@@ -163,7 +163,7 @@ static void test_one_wait_a_step(void **state) {
     token_log log = {0};
     int32_t ids[PROMPT], out[TOKENS];
     tiny_make(&m, &tiny_even, ++seed);
-    rig_open(&r, &m, (rig_options){.context = 128, .w8a8 = 1, .device = "sim:gfx1201"});
+    rig_open(&r, &m, (rig_options){.context = 128, .w8a8 = 1, .device = card_device()});
     count_calls(r.ctx);
     random_ids(&m, ids, PROMPT);
     const rd_generate_options options = {.struct_size = sizeof options,
@@ -197,7 +197,7 @@ static void test_verify_is_replayed(void **state) {
     int32_t ids[SESSIONS][64];
     static float together[ROUNDS][SESSIONS][WIDEST * 256], alone[WIDEST * 256];
     tiny_make(&m, &tiny_even, ++seed);
-    rig_open(&r, &m, (rig_options){.sessions = 4, .context = 128, .w8a8 = 1, .device = "sim:gfx1201"});
+    rig_open(&r, &m, (rig_options){.sessions = 4, .context = 128, .w8a8 = 1, .device = card_device()});
     const size_t row = sizeof(float) * (size_t)m.spec.vocab;
     rd_session *session[SESSIONS] = {r.session};
     int known[SESSIONS];
@@ -235,6 +235,41 @@ static void test_verify_is_replayed(void **state) {
     tiny_free(&m);
 }
 
+// One line for each matrix that keeps its order, with the contract's reason; none where all are shuffled.
+static int left_alone, with_reason;
+static void count_left_alone(void *state, rd_log_level level, const char *text) {
+    (void)state, (void)level;
+    left_alone += strstr(text, " stays row-major: ") != NULL;
+    with_reason += strstr(text, ".weight stays row-major: ") && strstr(text, "is not a multiple of 128");
+}
+static void check_left_alone(const tiny_spec *spec, bool shuffled) {
+    tiny_model m;
+    rig r = {0};
+    tiny_make(&m, spec, ++seed);
+    ok(rd_ctx_create(&(rd_ctx_options){.struct_size = sizeof(rd_ctx_options),
+                                       .device = "sim:gfx1201",
+                                       .threads = 1,
+                                       .log = count_left_alone},
+                     &r.ctx));
+    const rd_engine_options options = {
+        .struct_size = sizeof options, .context_tokens = 64, .activation = RD_ACT_W8A8};
+    left_alone = with_reason = 0;
+    ok(rd_model_open(m.folder, &r.model));
+    ok(rd_engine_create(r.ctx, r.model, &options, &r.engine));
+    for (int32_t i = 0; i < r.engine->geometry.layers; i++)
+        assert_string_equal(r.engine->layer[i].down.part[0].layout, shuffled ? "shuffle16" : "row");
+    assert_int_equal(left_alone, shuffled ? 0 : 7 * r.engine->geometry.layers); // q k v o gate up down
+    assert_int_equal(with_reason, left_alone);
+    rig_close(&r);
+    tiny_free(&m);
+}
+static void test_layers_left_alone_are_told(void **state) {
+    (void)state;
+    if (!probe()) skip();
+    check_left_alone(&tiny_even, true);
+    check_left_alone(&tiny_llama, false);
+}
+
 // The class of a pass comes from what is asked for: a prompt of any length, one token included, takes rows of class chunk.
 static void test_prefill_is_chunk(void **state) {
     (void)state;
@@ -242,7 +277,7 @@ static void test_prefill_is_chunk(void **state) {
     tiny_model m;
     rig r;
     tiny_make(&m, &tiny_even, ++seed);
-    rig_open(&r, &m, (rig_options){.context = 64, .w8a8 = 1, .device = "sim:gfx1201"});
+    rig_open(&r, &m, (rig_options){.context = 64, .w8a8 = 1, .device = card_device()});
     for (int32_t i = 0; i < r.engine->geometry.layers; i++) {
         const rdi_layer *layer = &r.engine->layer[i];
         const rdi_projection *all[] = {&layer->qkv, &layer->o, &layer->gate_up, &layer->down};
@@ -278,7 +313,7 @@ static void test_large_steps_keep_their_class(void **state) {
     int32_t ids[1 + WIDTH];
     static float together[SESSIONS][WIDTH * 256], alone[WIDTH * 256];
     tiny_make(&m, &tiny_llama, ++seed);
-    rig_open(&r, &m, (rig_options){.sessions = SESSIONS, .context = 64, .w8a8 = 1, .device = "sim:gfx1201"});
+    rig_open(&r, &m, (rig_options){.sessions = SESSIONS, .context = 64, .w8a8 = 1, .device = card_device()});
     assert_true(m.spec.vocab <= 256); // the arrays above
     random_ids(&m, ids, 1 + WIDTH);
     rd_session *session[SESSIONS] = {r.session};
@@ -300,6 +335,91 @@ static void test_large_steps_keep_their_class(void **state) {
     tiny_free(&m);
 }
 
+// ---- a card that fails ---------------------------------------------------------------------------------------------------
+static int launches_left, allocs_left;
+static bool lost;
+static rd_status lose(rdi_card *card) {
+    lost = true;
+    return rdi_fail(RD_E_DEVICE, "%s: lost", card->name);
+}
+static rd_status lost_launch(rdi_card *card, void *kernel, const rdi_launch *launch, void *stream) {
+    return lost || launches_left-- <= 0 ? lose(card) : the_real->launch(card, kernel, launch, stream);
+}
+static rd_status lost_replay(rdi_card *card, void *graph, void *stream) {
+    return lost || launches_left-- <= 0 ? lose(card) : the_real->graph_launch(card, graph, stream);
+}
+static rd_status lost_sync(rdi_card *card, void *stream) {
+    return lost ? lose(card) : the_real->stream_sync(card, stream);
+}
+static rd_status lost_copy(rdi_card *card, void *to, const void *from, size_t bytes, rdi_copy direction,
+                           void *stream) {
+    return lost ? lose(card) : the_real->copy(card, to, from, bytes, direction, stream);
+}
+static rd_status full_alloc(rdi_card *card, size_t bytes, void **out) {
+    if (allocs_left-- > 0) return the_real->alloc(card, bytes, out);
+    *out = NULL;
+    return rdi_fail(RD_E_NOMEM, "%s: out of memory: %zu bytes asked", card->name, bytes);
+}
+
+// Prompt and steps with a card that is lost after so many launches, or that has no room for the n-th buffer: the call says so,
+// session, engine and context can be freed, and nothing stays on the card. Returns what the run ended with.
+static rd_status run_failing(tiny_model *m, const int32_t *ids, int launches, int allocs) {
+    rd_ctx *ctx = NULL;
+    rd_model *model = NULL;
+    rd_engine *engine = NULL;
+    rd_session *session = NULL;
+    size_t before = 0, after = 0, total = 0;
+    int32_t next[6];
+    ok(rd_ctx_create(
+        &(rd_ctx_options){.struct_size = sizeof(rd_ctx_options), .device = "sim:gfx1201", .threads = 1},
+        &ctx));
+    must(rd_memory_info(ctx, &before, &total));
+    the_real = ctx->device->card->driver;
+    counting = *the_real;
+    counting.launch = lost_launch, counting.graph_launch = lost_replay, counting.stream_sync = lost_sync;
+    counting.copy = lost_copy, counting.alloc = full_alloc;
+    ctx->device->card->driver = &counting;
+    launches_left = launches, allocs_left = allocs, lost = false;
+    ok(rd_model_open(m->folder, &model));
+    const rd_engine_options options = {
+        .struct_size = sizeof options, .context_tokens = 64, .activation = RD_ACT_W8A8};
+    rd_status status = rd_engine_create(ctx, model, &options, &engine);
+    if (status == RD_OK) status = rd_session_create(engine, &session);
+    const rd_generate_options generate = {.struct_size = sizeof generate, .max_tokens = 6, .ignore_end = 1};
+    rd_generate_result result = {.struct_size = sizeof result};
+    if (status == RD_OK) status = rd_generate(session, ids, PROMPT, &generate, next, &result);
+    if (status != RD_OK &&
+        !strstr(rd_error_text(), lost ? "sim:gfx1201: lost" : "sim:gfx1201: out of memory"))
+        fail_msg("status %d: %s", status, rd_error_text());
+    rd_session_free(session);
+    rd_engine_free(engine);
+    rd_model_close(model);
+    ctx->device->card->driver = the_real;
+    must(rd_memory_info(ctx, &after, &total));
+    assert_int_equal(after, before);
+    rd_ctx_free(ctx);
+    return status;
+}
+
+static void test_failing_card_leaves_nothing(void **state) {
+    (void)state;
+    if (!probe()) skip();
+    enum { NEVER = 1 << 30 };
+    tiny_model m;
+    int32_t ids[PROMPT];
+    tiny_make(&m, &tiny_even, ++seed);
+    random_ids(&m, ids, PROMPT);
+    assert_int_equal(run_failing(&m, ids, NEVER, NEVER), RD_OK);
+    const int launches = NEVER - launches_left, allocs = NEVER - allocs_left;
+    assert_true(launches > 40 && allocs >= 4);
+    // In the prompt, the sampler, the first step, its recording, a replay, the last launch.
+    for (int n = 0; n < launches; n += 1 + launches / 9)
+        assert_int_equal(run_failing(&m, ids, n, NEVER), RD_E_DEVICE);
+    assert_int_equal(run_failing(&m, ids, launches - 1, NEVER), RD_E_DEVICE);
+    for (int n = 0; n < allocs; n++) assert_int_equal(run_failing(&m, ids, NEVER, n), RD_E_NOMEM);
+    tiny_free(&m);
+}
+
 static void test_memory_comes_back(void **state) {
     (void)state;
     rd_ctx *ctx = card_ctx();
@@ -310,7 +430,7 @@ static void test_memory_comes_back(void **state) {
     int32_t ids[PROMPT], next[4];
     tiny_make(&m, &tiny_even, ++seed);
     must(rd_memory_info(ctx, &before, &total));
-    rig_open(&r, &m, (rig_options){.context = 128, .w8a8 = 1, .device = "sim:gfx1201"});
+    rig_open(&r, &m, (rig_options){.context = 128, .w8a8 = 1, .device = card_device()});
     random_ids(&m, ids, PROMPT);
     const rd_generate_options options = {.struct_size = sizeof options, .max_tokens = 4, .ignore_end = 1};
     rd_generate_result result = {.struct_size = sizeof result};
@@ -334,8 +454,10 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_one_wait_a_step),
         cmocka_unit_test(test_verify_is_replayed),
         cmocka_unit_test(test_prefill_is_chunk),
+        cmocka_unit_test(test_layers_left_alone_are_told),
         cmocka_unit_test(test_large_steps_keep_their_class),
         cmocka_unit_test(test_memory_comes_back),
+        cmocka_unit_test(test_failing_card_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "backend/backend.h"
 #include "kernels/elementwise/args.h"
 #include "kernels/rows.h"
 #include "ops/first_use.h"
@@ -100,6 +101,75 @@ static void test_a_wrong_row_is_left_out_and_remembered(void **state) {
     free(rows);
 }
 
+// ---- a row that stops the card -------------------------------------------------------------------------------------------
+static rdi_driver stopping; // the card's own, which act_mul's launch stops
+static const rdi_driver *the_real;
+static bool stopped, hangs;
+static int waits_after;
+static rd_status watch_launch(rdi_card *card, void *kernel, const rdi_launch *launch, void *stream) {
+    stopped |= strstr(launch->kernel, "rdk_act_mul_gfx1201") != NULL;
+    return the_real->launch(card, kernel, launch, stream);
+}
+static rd_status watch_ready(rdi_card *card, void *stream, bool *ready) {
+    if (!stopped || !hangs) return the_real->stream_ready(card, stream, ready);
+    *ready = false;
+    return RD_OK;
+}
+static rd_status watch_sync(rdi_card *card, void *stream) {
+    waits_after += stopped && hangs;
+    return stopped ? rdi_fail(RD_E_DEVICE, "%s: lost", card->name) : the_real->stream_sync(card, stream);
+}
+static rd_status watch_free(rdi_card *card, void *pointer) { // a vendor's waits for the kernel
+    waits_after += stopped && hangs;
+    return the_real->free(card, pointer);
+}
+
+static void open_stopping(rd_ctx **ctx) {
+    *ctx = card_ctx();
+    the_real = (*ctx)->device->card->driver;
+    stopping = *the_real;
+    stopping.launch = watch_launch;
+    stopping.stream_ready = watch_ready;
+    stopping.stream_sync = watch_sync;
+    stopping.free = watch_free;
+    (*ctx)->device->card->driver = &stopping;
+    (*ctx)->log = (rdi_log){keep_log, NULL};
+    logged[0] = 0, stopped = false, waits_after = 0;
+}
+
+// It hangs, or it loses the card: the context is refused with the row's name, nothing waits for the kernel, and from the next
+// start on everything else is there.
+static void check_stopping_row(const char *why) {
+    rd_ctx *ctx;
+    char command[8192];
+    snprintf(command, sizeof command, "rm -f '%s'/radiance/rows-*", cache);
+    assert_int_equal(system(command), 0);
+    open_stopping(&ctx);
+    refused(rdi_first_use_apply(ctx), RD_E_DEVICE,
+            "first use: act_mul_gfx1201 stopped the card and is left out from now on: start again");
+    if (!strstr(rd_error_text(), why)) fail_msg("%s", rd_error_text());
+    assert_int_equal(waits_after, 0);
+    rd_ctx_free(ctx);
+    assert_int_equal(waits_after, 0);
+    open_stopping(&ctx);
+    must(rdi_first_use_apply(ctx));
+    assert_false(has_row(ctx, "act_mul_gfx1201"));
+    assert_true(has_row(ctx, "rmsnorm_gfx1201"));
+    assert_non_null(strstr(logged, "1 kernels failed their check"));
+    ctx->device->card->driver = the_real;
+    rd_ctx_free(ctx);
+}
+static void test_a_row_that_stops_the_card(void **state) {
+    (void)state;
+    rd_ctx *ctx = card_ctx();
+    if (!ctx) skip();
+    rd_ctx_free(ctx);
+    hangs = false;
+    check_stopping_row("lost");
+    hangs = true; // two seconds
+    check_stopping_row("act_mul_gfx1201 did not end in 2 seconds");
+}
+
 // The command on a "card": the simulator under the name that a real one has.
 static void test_trust_skips(void **state) {
     (void)state;
@@ -128,6 +198,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_row_passes),
         cmocka_unit_test(test_a_wrong_row_is_left_out_and_remembered),
+        cmocka_unit_test(test_a_row_that_stops_the_card),
         cmocka_unit_test(test_trust_skips),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -62,6 +62,13 @@ static void test_decode_widths(void **unused) {
                 same_rows(c, whole, part, first, last, row->info.name);
                 free(part);
             }
+        for (int units = 1; units <= 2; units++) { // a full card: work-groups of four chunks, of two
+            sim.compute_units = units;
+            uint8_t *grouped = card_run(c, row);
+            same_rows(c, whole, grouped, 0, 17, "chunks in one work-group");
+            free(grouped);
+        }
+        sim.compute_units = 0;
         free(whole);
         case_free(c);
     }
@@ -181,40 +188,50 @@ static rdi_attn_args plain_args(void) {
                            .max_q_len = 11,
                            .max_kv_len = 9000};
 }
+static const rd_device_info card = {.compute_units = 64};
 static void refused(const rdi_attn_args *a, const char *text) {
     rdi_launch out[RDI_MAX_LAUNCHES];
-    assert_int_equal(rdi_attn_decode_fp8kv_gfx1201_geometry(a, NULL, NULL, out), 0);
-    assert_int_equal(rdi_attn_prefill_fp8kv_gfx1201_geometry(a, NULL, NULL, out), 0);
+    assert_int_equal(rdi_attn_decode_fp8kv_gfx1201_geometry(a, NULL, &card, out), 0);
+    assert_int_equal(rdi_attn_prefill_fp8kv_gfx1201_geometry(a, NULL, &card, out), 0);
     if (!strstr(rd_error_text(), text)) fail_msg("\"%s\", needs \"%s\"", rd_error_text(), text);
 }
 static void test_geometry(void **unused) {
     (void)unused;
     rdi_launch out[RDI_MAX_LAUNCHES];
     rdi_attn_args a = plain_args(), bad;
-    assert_int_equal(rdi_attn_decode_fp8kv_gfx1201_geometry(&a, NULL, NULL, out), 2);
+    assert_int_equal(rdi_attn_decode_fp8kv_gfx1201_geometry(&a, NULL, &card, out), 2);
     // 11 tokens of 6 heads are 66 rows: tiles of 64, at most 120/64 + 3 of them; 9000 keys: 32 + 2 chunks.
     assert_string_equal(out[0].kernel, "rdk_attn_decode_fp8kv_gfx1201_h256_r64");
     assert_int_equal(out[0].grid[0], 4);
     assert_int_equal(out[0].grid[1], 2);
-    assert_int_equal(out[0].grid[2], 34);
-    assert_int_equal(out[0].block[0], 128);
+    rdk_attn_gfx1201_args kernel;
+    memcpy(&kernel, out[0].args, sizeof kernel);
+    assert_int_equal(kernel.chunks, 34);
+    assert_int_equal(kernel.group_chunks, 4); // 4 * 2 * 34 groups of 8 waves: four times eight a compute unit
+    assert_int_equal(out[0].grid[2], 9);
+    assert_int_equal(out[0].block[0], 256); // rows split over two halves of eight waves
     assert_string_equal(out[1].kernel, "rdk_attn_decode_fp8kv_gfx1201_merge_h256");
     assert_int_equal(out[1].grid[0], 20);
     assert_int_equal(out[1].grid[1], 3); // 12 heads, four a work-group
     assert_int_equal(rdi_attn_decode_gfx1201_ws(&a, 64), 20 * 12 * 34 * 258 * 4);
-    a.max_q_len = 2; // 12 rows
-    rdi_attn_decode_bf16kv_gfx1201_geometry(&a, NULL, NULL, out);
+    a.kv_heads = a.tokens = a.seqs = 1, a.q_heads = 6;
+    rdi_attn_decode_fp8kv_gfx1201_geometry(&a, NULL, &card, out); // few work-groups: a chunk each
+    assert_int_equal(out[0].grid[2], 34);
+    a = plain_args(), a.max_q_len = 2; // 12 rows
+    rdi_attn_decode_bf16kv_gfx1201_geometry(&a, NULL, &card, out);
     assert_string_equal(out[0].kernel, "rdk_attn_decode_bf16kv_gfx1201_h256_r16");
     a.head_dim = 512, a.max_q_len = 17; // no tiles of 64 there: their queries fill LDS
-    rdi_attn_decode_fp8kv_gfx1201_geometry(&a, NULL, NULL, out);
+    rdi_attn_decode_fp8kv_gfx1201_geometry(&a, NULL, &card, out);
     assert_string_equal(out[0].kernel, "rdk_attn_decode_fp8kv_gfx1201_h512_r32");
-    assert_int_equal(rdi_attn_prefill_fp8kv_gfx1201_geometry(&a, NULL, NULL, out), 1);
+    assert_int_equal(rdi_attn_prefill_fp8kv_gfx1201_geometry(&a, NULL, &card, out), 1);
     assert_string_equal(out[0].kernel, "rdk_attn_prefill_fp8kv_gfx1201_h512");
     assert_int_equal(out[0].grid[0], 120 / 32 + 3);
     bad = plain_args(), bad.k_stride_token = 520;
     refused(&bad, "k_cache: stride of 520 bytes, needs a multiple of 16");
     bad = plain_args(), bad.q_stride_head = 260;
     refused(&bad, "q: stride of 520 bytes");
+    bad = plain_args(), bad.q_stride_token = 1 << 24;
+    refused(&bad, "q: 64 tokens and the heads of a KV head span 2147486720 bytes, needs <= 2147483647");
     bad = plain_args(), bad.out = (void *)4104;
     refused(&bad, "out: data=");
     bad = plain_args(), bad.v_stride_block = (int64_t)1 << 32;
@@ -232,7 +249,7 @@ static void test_block_magic(void **unused) {
         rdi_attn_args a = plain_args();
         a.block_tokens = 16 * tiles;
         rdk_attn_gfx1201_args kernel;
-        rdi_attn_decode_fp8kv_gfx1201_geometry(&a, NULL, NULL, out);
+        rdi_attn_decode_fp8kv_gfx1201_geometry(&a, NULL, &card, out);
         memcpy(&kernel, out[0].args, sizeof kernel);
         for (int i = 0; i < 1000; i++) {
             uint32_t x = (uint32_t)(random_next(&rng) % (0x7fffffff / (uint64_t)tiles));

@@ -18,34 +18,14 @@
 #include "kernels/gemm_fp8block/sm90a_args.h"
 #include "kernels/rows.h"
 
-#include <dlfcn.h>
+#include "support/fake_cuda.h"
+
 #include <stdio.h>
 
-static void (*fake_reset)(int, int, int), (*fake_fail)(int, int), (*fake_set_current)(void *);
-static int (*fake_calls)(void), (*fake_open)(void), (*fake_last_shared)(void), (*fake_last_dependent)(void);
-static const char *(*fake_call)(int);
-static const unsigned char *(*fake_last_args)(void);
-
-static void find(void *library, const char *name, void *to) {
-    void *symbol = dlsym(library, name);
-    if (!symbol) fail_msg("%s", dlerror());
-    memcpy(to, &symbol, sizeof symbol);
-}
-
+static fake_cuda fake;
 static int load_fake(void **state) {
     (void)state;
-    void *library = dlopen(RD_FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
-    if (!library) fail_msg("%s", dlerror());
-    find(library, "fake_cuda_reset", &fake_reset);
-    find(library, "fake_cuda_fail", &fake_fail);
-    find(library, "fake_cuda_set_current", &fake_set_current);
-    find(library, "fake_cuda_calls", &fake_calls);
-    find(library, "fake_cuda_open", &fake_open);
-    find(library, "fake_cuda_call", &fake_call);
-    find(library, "fake_cuda_last_shared", &fake_last_shared);
-    find(library, "fake_cuda_last_dependent", &fake_last_dependent);
-    find(library, "fake_cuda_last_args", &fake_last_args);
-    return 0;
+    return fake_cuda_load(RD_FAKE_CUDA, &fake);
 }
 
 static const rdi_driver *nv(void) {
@@ -65,7 +45,7 @@ static void test_probe(void **state) {
     (void)state;
     rd_device_info info;
     rdi_card *card;
-    fake_reset(9, 13000, 1);
+    fake.reset(9, 13000, 1);
     assert_int_equal(open_card(&info, &card), RD_OK);
     assert_string_equal(info.backend, "nvidia");
     assert_string_equal(info.arch, "sm_90a");
@@ -75,13 +55,13 @@ static void test_probe(void **state) {
     assert_int_equal(info.lds_bytes, 227 * 1024);
     assert_string_equal(nv()->version(card), "CUDA driver 13.0");
     nv()->close(card);
-    assert_int_equal(fake_open(), 0);
-    fake_reset(8, 13000, 1); // an older architecture is opened, so that it can be named, and has no rows
+    assert_int_equal(fake.open(), 0);
+    fake.reset(8, 13000, 1); // an older architecture is opened, so that it can be named, and has no rows
     assert_int_equal(open_card(&info, &card), RD_OK);
     assert_string_equal(info.arch, "sm_80");
     assert_string_equal(info.isa, "");
     nv()->close(card);
-    assert_int_equal(fake_open(), 0);
+    assert_int_equal(fake.open(), 0);
 }
 
 // The context of a host program that is current already is used and neither retained nor released.
@@ -89,13 +69,13 @@ static void test_current_context_is_used(void **state) {
     (void)state;
     rd_device_info info;
     rdi_card *card;
-    fake_reset(9, 13000, 1);
-    fake_set_current((void *)(uintptr_t)4242);
+    fake.reset(9, 13000, 1);
+    fake.set_current((void *)(uintptr_t)4242);
     assert_int_equal(open_card(&info, &card), RD_OK);
-    for (int i = 0; i < fake_calls(); i++) assert_string_not_equal(fake_call(i), "cuDevicePrimaryCtxRetain");
+    for (int i = 0; i < fake.calls(); i++) assert_string_not_equal(fake.call(i), "cuDevicePrimaryCtxRetain");
     nv()->close(card);
-    for (int i = 0; i < fake_calls(); i++)
-        assert_string_not_equal(fake_call(i), "cuDevicePrimaryCtxRelease_v2");
+    for (int i = 0; i < fake.calls(); i++)
+        assert_string_not_equal(fake.call(i), "cuDevicePrimaryCtxRelease_v2");
 }
 
 // One of everything, in order; stops at the first failure and frees what it has.
@@ -134,15 +114,15 @@ static rd_status exercise(rdi_card *card) {
     if (s == RD_OK) {
         assert_int_equal(((unsigned char *)pinned)[63], 7);
         assert_true(us == 250.0);
-        assert_int_equal(fake_last_shared(), 4096);
-        assert_true(fake_last_dependent());
+        assert_int_equal(fake.last_shared(), 4096);
+        assert_true(fake.last_dependent());
         uint64_t base, word;
-        memcpy(&base, fake_last_args(), 8);
-        memcpy(&word, fake_last_args() + 128, 8);
+        memcpy(&base, fake.last_args(), 8);
+        memcpy(&word, fake.last_args() + 128, 8);
         assert_int_equal(base, 4096);
         assert_int_equal(word, 99);
     }
-    fake_fail(0, 0);
+    fake.fail_at(0, 0);
     if (graph) nv()->graph_free(card, graph);
     if (module) nv()->module_free(card, module);
     if (event) nv()->event_free(card, event);
@@ -157,43 +137,42 @@ static void test_every_call_may_fail(void **state) {
     (void)state;
     rd_device_info info;
     rdi_card *card;
-    fake_reset(9, 13000, 1);
+    fake.reset(9, 13000, 1);
     assert_int_equal(open_card(&info, &card), RD_OK);
-    int before = fake_open(), first = fake_calls();
+    int before = fake.open(), first = fake.calls();
     assert_int_equal(exercise(card), RD_OK);
-    assert_int_equal(fake_open(), before);
-    int calls = fake_calls() - first, failures = 0;
+    assert_int_equal(fake.open(), before);
+    int calls = fake.calls() - first, failures = 0;
     for (int nth = 1; nth <= calls; nth++) {
-        fake_reset(9, 13000, 1);
-        fake_fail(nth, 700);
+        fake.reset(9, 13000, 1); // what is open (the context) is counted anew
+        fake.fail_at(nth, 700);
         rd_status status = exercise(card);
         if (status == RD_OK) continue; // one of the frees
         failures++;
         assert_int_equal(status, RD_E_DEVICE);
         if (!strstr(rd_error_text(), "gpu:0: ") || !strstr(rd_error_text(), "CUDA_ERROR_ILLEGAL_ADDRESS"))
             fail_msg("call %d: %s", nth, rd_error_text());
-        assert_int_equal(fake_open(), before);
+        assert_int_equal(fake.open(), 0);
     }
     assert_true(failures >= 30);
     nv()->close(card);
-    assert_int_equal(fake_open(), 0);
 }
 
 static void test_open_may_fail(void **state) {
     (void)state;
     rd_device_info info;
     rdi_card *card;
-    fake_reset(9, 13000, 1);
+    fake.reset(9, 13000, 1);
     assert_int_equal(open_card(&info, &card), RD_OK);
-    int calls = fake_calls();
+    int calls = fake.calls();
     nv()->close(card);
     for (int nth = 1; nth <= calls; nth++) {
-        fake_reset(9, 13000, 1);
-        fake_fail(nth, 999);
+        fake.reset(9, 13000, 1);
+        fake.fail_at(nth, 999);
         rd_status status = open_card(&info, &card);
         if (status == RD_OK)
             nv()->close(card); // a failing look at the current context leads to the primary one
-        assert_int_equal(fake_open(), 0);
+        assert_int_equal(fake.open(), 0);
     }
 }
 
@@ -202,9 +181,9 @@ static void test_memory_that_is_full(void **state) {
     rd_device_info info;
     rdi_card *card;
     void *memory;
-    fake_reset(9, 13000, 1);
+    fake.reset(9, 13000, 1);
     assert_int_equal(open_card(&info, &card), RD_OK);
-    fake_fail(2, 2); // the push, then the allocation
+    fake.fail_at(2, 2); // the push, then the allocation
     assert_int_equal(nv()->alloc(card, 4096, &memory), RD_E_NOMEM);
     assert_string_equal(rd_error_text(), "gpu:0: out of memory: 4096 bytes asked, 1000 of 2000 free");
     assert_null(memory);

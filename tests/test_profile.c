@@ -19,8 +19,8 @@ typedef struct fixture {
 } fixture;
 
 static bool open_fixture(fixture *f, const char *device, rd_dtype kv) {
-    rd_ctx *probe = strncmp(device, "sim:", 4) ? NULL : card_ctx();
-    if (!strncmp(device, "sim:", 4) && !probe) return false;
+    rd_ctx *probe = strncmp(device, "cpu", 3) ? card_ctx() : NULL;
+    if (strcmp(device, "cpu") && strcmp(device, "cpu:ref") && !probe) return false;
     rd_ctx_free(probe);
     const rd_ctx_options ctx = {.struct_size = sizeof ctx, .device = device, .threads = 1};
     const rd_engine_options engine = {.struct_size = sizeof engine,
@@ -118,7 +118,7 @@ static void test_step_on_the_cpu(void **state) {
 }
 static void test_step_on_a_card(void **state) {
     (void)state;
-    check_step("sim:gfx1201", RD_DTYPE_E4M3, 1);
+    check_step(card_device(), RD_DTYPE_E4M3, 1);
 }
 
 // A chunk of 20 after 30: the last layer's attention and all that follows it are of the last row alone.

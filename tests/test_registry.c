@@ -110,6 +110,16 @@ static void test_explain_gives_first_failing_constraint(void **state) {
 }
 
 // Bug case 19: 66 rows do not fit 64; the row says so instead of computing wrong rows.
+// The device whose answers judge all others runs nothing else.
+static void test_explain_reference_rows_alone(void **state) {
+    (void)state;
+    const rd_param some[] = {RD_INT("m", 1), RD_INT("k", 128), RD_WORD("a_dtype", "fp8")};
+    check_verdicts("cpu:double", "gemm_fp8block", some, 3,
+                   "gemm_fp8block_m8_cpu_avx512: device=cpu:double runs reference rows alone\n"
+                   "gemm_fp8block_any_cpu_avx2: device=cpu:double runs reference rows alone\n"
+                   "> gemm_fp8block_any_cpu_ref: ok\n");
+}
+
 // A one-token prefill (bug case 16) asks for class chunk and gets it; a question without the word gets either; a device
 // without rows of the class answers with the one that it has.
 static void test_explain_order_class(void **state) {
@@ -302,9 +312,10 @@ static void test_ctx_refuses_bad_options(void **state) {
     assert_string_equal(rd_error_text(), "threads=-1, needs 1 to 4096, or 0 for the default");
     options = (rd_ctx_options){.struct_size = sizeof options, .device = "r9700"};
     assert_int_equal(rd_ctx_create(&options, &ctx), RD_E_NO_DEVICE);
-    assert_string_equal(rd_error_text(), "device=r9700 is not known, needs one of: cpu cpu:ref cpu:avx2 "
-                                         "cpu:avx512 gpu:0 sim:gfx1201 r9700-gfx1201 "
-                                         "h200-sm90a h100-pcie-sm90a x86-avx512 x86-avx2");
+    assert_string_equal(rd_error_text(),
+                        "device=r9700 is not known, needs one of: cpu cpu:double cpu:ref cpu:avx2 "
+                        "cpu:avx512 gpu:0 sim:gfx1201 r9700-gfx1201 "
+                        "h200-sm90a h100-pcie-sm90a x86-avx512 x86-avx2");
     assert_null(ctx);
     rd_ctx_free(NULL);
     rd_plan_free(NULL);
@@ -315,6 +326,7 @@ int main(void) {
         cmocka_unit_test(test_query_bug_30_refuses_bad_questions_by_name),
         cmocka_unit_test(test_explain_gives_first_failing_constraint),
         cmocka_unit_test(test_explain_order_class),
+        cmocka_unit_test(test_explain_reference_rows_alone),
         cmocka_unit_test(test_explain_bug_19_refuses_q_len_11_at_gqa_6),
         cmocka_unit_test(test_explain_names_the_rule_that_orders),
         cmocka_unit_test(test_selections_fold_order_and_aliases),

@@ -2,16 +2,25 @@
 # SPDX-License-Identifier: Apache-2.0
 # bootstrap.sh SET...: installs the Debian packages that the named sets need and that are missing. Shows the line it
 # runs; without root it prints that one line and stops.
+# bootstrap.sh nvcc: NVIDIA's compiler into this checkout when there is none (RADIANCE_NVCC=none: do without). Where it cannot be
+# fetched, the sm_90a kernels are left out of the build.
 set -eu
+
+if [ "$*" = nvcc ]; then
+    [ "${RADIANCE_NVCC:-}" = none ] || [ -n "$(tools/find_nvcc.sh)" ] || tools/get_nvcc.sh ||
+        echo "bootstrap.sh: going on without nvcc and the sm_90a kernels (tools/get_nvcc.sh tries again)"
+    exit 0
+fi
 
 packages_of() {
     case "$1" in
-    build) echo "cmake ninja-build pkg-config libpcre2-dev libcjson-dev libutf8proc-dev libedit-dev libcmocka-dev" ;;
+    # g++: nvcc preprocesses with it, the tree itself is C.
+    build) echo "cmake ninja-build pkg-config g++ libpcre2-dev libcjson-dev libutf8proc-dev libedit-dev libcmocka-dev" ;;
     demo) echo "python3 python3-pip" ;;
     test) echo "clang lld libclang-rt-14-dev llvm-22-dev clang-22 lld-22 llvm-22" ;;
     wheel) echo "python3 python3-pip python3-venv binutils" ;;
     check) echo "clang-format clang-tidy cppcheck python3" ;;
-    *) echo "bootstrap.sh: set=$1, needs one of: build demo test wheel check" >&2; exit 1 ;;
+    *) echo "bootstrap.sh: set=$1, needs one of: build demo test wheel check, or nvcc alone" >&2; exit 1 ;;
     esac
 }
 

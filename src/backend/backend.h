@@ -26,6 +26,7 @@ struct rdi_card {
     int32_t number; // rd_tensor.device of its memory: 1 + N of "gpu:N" (simulator: 1)
     pthread_mutex_t lock;
     rdi_loaded *loaded; // code objects on this card (loaded.c)
+    bool stuck;         // a kernel does not end: nothing that waits for it is called any more
 };
 
 typedef enum rdi_copy { RDI_COPY_TO_CARD, RDI_COPY_TO_HOST, RDI_COPY_ON_CARD } rdi_copy;
@@ -58,6 +59,7 @@ struct rdi_driver {
     rd_status (*stream_create)(rdi_card *card, void **out);
     rd_status (*stream_free)(rdi_card *card, void *stream);
     rd_status (*stream_sync)(rdi_card *card, void *stream);
+    rd_status (*stream_ready)(rdi_card *card, void *stream, bool *ready); // all that was issued has ended; no wait
     rd_status (*event_create)(rdi_card *card, void **out);
     rd_status (*event_free)(rdi_card *card, void *event);
     rd_status (*event_record)(rdi_card *card, void *event, void *stream);

@@ -54,6 +54,7 @@ static rd_status open_card(const char *name, const rdi_driver *driver, const cha
     device->info.name = device->name;
     snprintf(device->card->name, sizeof device->card->name, "%s", name);
     device->card->driver = driver;
+    device->info.driver = driver->version(device->card);
     device->card->number = number;
     pthread_mutex_init(&device->card->lock, NULL);
     *out = device;
@@ -132,7 +133,7 @@ void rd_device_close(rd_device *device) {
     if (!device) return;
     rdi_card *card = device->card;
     if (card) {
-        rdi_card_unload_all(card);
+        if (!card->stuck) rdi_card_unload_all(card);
         pthread_mutex_destroy(&card->lock);
         card->driver->close(card);
     }

@@ -100,7 +100,25 @@ static rd_status write_csv(const bench_run *run, const bench_result *r) {
     return fclose(file) == 0 && written ? RD_OK : csv_failed(run);
 }
 
+// What the simulator executes has counters and no time.
+static rd_status report_simulated(bench_run *run, const bench_result *r) {
+    if (!run->list) {
+        printf("%-36s %-34s ran and agrees with its reference; not timed: a simulator's time is none\n",
+               r->kernel, r->shape);
+        fflush(stdout);
+        return RD_OK;
+    }
+    cJSON *object = cJSON_CreateObject();
+    cli_json_text(object, "kernel", r->kernel);
+    cli_json_text(object, "shape", r->shape);
+    cJSON_AddBoolToObject(object, "timed", false);
+    cli_json_real(object, "check_error", r->error);
+    cJSON_AddItemToArray(run->list, object);
+    return RD_OK;
+}
+
 rd_status bench_report(bench_run *run, const bench_result *r) {
+    if (run->simulated) return report_simulated(run, r);
     double gbs = r->bytes / r->us_best / 1e3, gflops = r->flops / r->us_best / 1e3;
     rd_status status = run->options->csv ? write_csv(run, r) : RD_OK;
     if (run->list) {
@@ -126,9 +144,11 @@ rd_status bench_report(bench_run *run, const bench_result *r) {
         cJSON_AddItemToArray(run->list, object);
         return status;
     }
-    printf("%-36s %-34s T=%d %10.1f us %7.1f GB/s %8.1f GF/s  %5.1f%% of %.1f GB/s, %.0f GF/s", r->kernel,
-           r->shape, (int)run->threads, r->us_best, gbs, gflops, roofline_percent(r), r->read_gbs,
-           r->fma_gflops);
+    printf("%-36s %-34s ", r->kernel, r->shape);
+    if (!bench_on_card(run)) printf("T=%d ", (int)run->threads);
+    printf("%10.1f us %7.1f GB/s %8.1f GF/s  %5.1f%% of %.1f GB/s", r->us_best, gbs, gflops,
+           roofline_percent(r), r->read_gbs);
+    if (r->fma_gflops > 0) printf(", %.0f GF/s", r->fma_gflops);
     if (r->rival) printf("  %s %.1f us, %.2fx", r->rival, r->rival_us, r->rival_us / r->us_best);
     printf("\n");
     fflush(stdout);
@@ -139,9 +159,16 @@ rd_status bench_report(bench_run *run, const bench_result *r) {
 static rd_status run_with_threads(bench_run *run, rd_status (*bench)(bench_run *), int64_t threads) {
     rd_status status = cli_open_ctx(run->options->device, threads, &run->ctx);
     if (status != RD_OK) return status;
+    run->host = run->ctx;
+    if (bench_on_card(run)) status = cli_open_ctx("cpu", 0, &run->host);
+    if (status != RD_OK) {
+        rd_ctx_free(run->ctx);
+        return status;
+    }
     run->threads = rd_ctx_threads(run->ctx);
     run->device = (rd_device_info){.struct_size = sizeof run->device};
     status = rd_device_get_info(rd_ctx_device(run->ctx), &run->device);
+    run->simulated = status == RD_OK && !strncmp(run->device.name, "sim:", 4);
     if (status != RD_OK)
         status = cli_fail(status);
     else if (run->device.is_fixture)
@@ -149,6 +176,7 @@ static rd_status run_with_threads(bench_run *run, rd_status (*bench)(bench_run *
                            run->device.name);
     else
         status = bench(run);
+    if (run->host != run->ctx) rd_ctx_free(run->host);
     rd_ctx_free(run->ctx);
     return status;
 }

@@ -18,8 +18,9 @@ typedef struct bench_options {
 typedef struct bench_run {
     const bench_options *options;
     const char *op;
-    rd_ctx *ctx; // of `threads`
+    rd_ctx *ctx, *host; // of `threads`; of the reference: the same on the CPU
     int32_t threads;
+    bool simulated; // a card without a time: rows are checked and run, no figure is printed
     rd_device_info device;
     cJSON *list; // --json
     struct bench_rival *rival;
@@ -94,6 +95,17 @@ typedef struct bench_call {
 } bench_call;
 // Checks and times every row that takes the call.
 rd_status bench_call_rows(bench_run *run, const bench_call *call);
+
+// ---- the same on a card (bench_card.c): operands are copied there, outputs back to the host's tensors --------------------
+typedef struct bench_card bench_card;
+static inline bool bench_on_card(const bench_run *run) {
+    return rd_ctx_device_number(run->ctx) != 0;
+}
+rd_status bench_card_open(bench_run *run, const bench_call *call, const char *kernel, bench_card **out);
+rd_status
+bench_card_once(bench_card *card); // for a check: the first copy, as the host's operands were at open
+rd_status bench_card_time(bench_card *card, bench_result *result);
+void bench_card_close(bench_card *card);
 
 // ---- rivals (bench_rival.c): a shared object built outside the tree, see bench/rivals/README.md ----------------------
 typedef struct bench_rival {

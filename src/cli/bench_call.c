@@ -78,10 +78,10 @@ static void launcher_free(launcher *l) {
     free(l->ws);
 }
 
-static rd_status launcher_make(bench_run *run, const bench_call *call, const char *kernel, launcher *l) {
+static rd_status launcher_make(rd_ctx *ctx, const bench_call *call, const char *kernel, launcher *l) {
     *l = (launcher){0};
-    rd_status status = rd_plan_create_kernel(run->ctx, kernel, call->params, call->param_count, call->at,
-                                             call->at, &l->plan);
+    rd_status status =
+        rd_plan_create_kernel(ctx, kernel, call->params, call->param_count, call->at, call->at, &l->plan);
     if (status == RD_OK) status = call->run(l->plan, call->args, NULL, &l->ws_bytes);
     if (status != RD_OK) return cli_fail(status);
     l->ws = aligned_alloc(64, (l->ws_bytes + 127) / 64 * 64);
@@ -93,12 +93,16 @@ static rd_status launch(const bench_call *call, launcher *l) {
     return status == RD_OK ? RD_OK : cli_fail(status);
 }
 
-// Runs once from fresh operands and leaves the output as numbers.
-static rd_status run_once(const bench_call *call, launcher *l, double *out) {
+static void freshen(const bench_call *call) {
     if (call->prepare) call->prepare(call->state);
     if (call->rotate) call->rotate(call->state, 0);
     if (!call->in_place)
         memset(call->out->data, 0xff, (size_t)elems_of(call->out) * rd_dtype_bytes(call->out->dtype)); // NaN
+}
+
+// Runs once from fresh operands and leaves the output as numbers.
+static rd_status run_once(const bench_call *call, launcher *l, double *out) {
+    freshen(call);
     rd_status status = launch(call, l);
     for (int64_t i = 0; i < elems_of(call->out); i++) out[i] = value_at(call->out, i);
     return status;
@@ -148,12 +152,28 @@ static rd_status bench_row(bench_run *run, const bench_call *call, const rd_kern
                            .bytes = call->bytes,
                            .flops = call->flops};
     launcher l;
-    rd_status status = launcher_make(run, call, kernel->name, &l);
+    rd_status status = launcher_make(run->ctx, call, kernel->name, &l);
     if (status == RD_OK) status = run_once(call, &l, got);
     if (status == RD_OK) status = check(call, kernel->name, got, want, &result.error);
     if (status == RD_OK) status = time_row(run, call, &l, &result);
     if (status == RD_OK) status = bench_report(run, &result);
     launcher_free(&l);
+    return status;
+}
+
+static rd_status bench_row_on_card(bench_run *run, const bench_call *call, const rd_kernel_info *kernel,
+                                   const double *want, double *got) {
+    bench_result result = {
+        .kernel = kernel->name, .shape = call->shape, .bytes = call->bytes, .flops = call->flops};
+    bench_card *card = NULL;
+    freshen(call);
+    rd_status status = bench_card_open(run, call, kernel->name, &card);
+    if (status == RD_OK) status = bench_card_once(card);
+    for (int64_t i = 0; i < elems_of(call->out); i++) got[i] = value_at(call->out, i);
+    if (status == RD_OK) status = check(call, kernel->name, got, want, &result.error);
+    if (status == RD_OK) status = bench_card_time(card, &result);
+    if (status == RD_OK) status = bench_report(run, &result);
+    bench_card_close(card);
     return status;
 }
 
@@ -182,10 +202,12 @@ rd_status bench_call_rows(bench_run *run, const bench_call *call) {
         free(got), free(want);
         return cli_error(RD_E_NOMEM, "no memory for the reference");
     }
-    status = launcher_make(run, call, reference_of(run->op), &l);
+    status = launcher_make(run->host, call, reference_of(run->op), &l);
     if (status == RD_OK) status = run_once(call, &l, want);
     launcher_free(&l);
-    for (int i = 0; status == RD_OK && i < found; i++) status = bench_row(run, call, rows[i], want, got);
+    for (int i = 0; status == RD_OK && i < found; i++)
+        status = bench_on_card(run) ? bench_row_on_card(run, call, rows[i], want, got)
+                                    : bench_row(run, call, rows[i], want, got);
     free(got), free(want);
     return status;
 }

@@ -139,7 +139,27 @@ double bench_fma_gflops(int32_t threads, const char *isa) {
 }
 #endif
 
+static rd_status card_ceiling(bench_run *run) {
+    static const int64_t beyond_caches = (int64_t)2 << 30;
+    double read = 0;
+    if (run->simulated)
+        return cli_error(RD_E_UNSUPPORTED,
+                         "%s has no time, needs a card: counters say what a kernel would read",
+                         run->device.name);
+    rd_status status = rd_ctx_measure_read(run->ctx, beyond_caches, &read);
+    if (status != RD_OK) return cli_fail(status);
+    if (run->list) {
+        cJSON *object = cJSON_CreateObject();
+        cJSON_AddNumberToObject(object, "read_gbs", read);
+        cJSON_AddItemToArray(run->list, object);
+    } else {
+        printf("%s  read %.1f GB/s\n", run->device.name, read);
+    }
+    return RD_OK;
+}
+
 rd_status bench_ceilings(bench_run *run) {
+    if (bench_on_card(run)) return card_ceiling(run);
     int64_t bytes = 4 * run->device.l3_bytes > (128 << 20) ? 4 * run->device.l3_bytes : 128 << 20;
     void *data = aligned_alloc(4096, (size_t)bytes);
     if (!data) return cli_error(RD_E_NOMEM, "no memory for %lld bytes", (long long)bytes);

@@ -91,7 +91,7 @@ static rd_status make_copies(bench_run *run, problem *p) {
     int64_t bytes = w.shape[0] * w.shape[1] * (int64_t)rd_dtype_bytes(dtype);
     int64_t beyond = 8 * (run->device.l3_bytes > 0 ? run->device.l3_bytes : 32 << 20);
     p->copy_bytes = (bytes + 4095) / 4096 * 4096;
-    p->copies = beyond / p->copy_bytes + 2;
+    p->copies = bench_on_card(run) ? 1 : beyond / p->copy_bytes + 2; // bench_card.c copies there
     p->weights = room(p->copies * p->copy_bytes);
     if (!p->weights) return cli_error(RD_E_NOMEM, "no memory for %lld weight copies", (long long)p->copies);
     for (int64_t i = 0; i < p->copies; i++) {
@@ -130,12 +130,11 @@ typedef struct launcher {
     void *ws;
     size_t ws_bytes;
 } launcher;
-static rd_status launcher_make(bench_run *run, const char *kernel, const rd_param *params, int count,
+static rd_status launcher_make(rd_ctx *ctx, const char *kernel, const rd_param *params, int count,
                                const rd_gemm_args *args, launcher *l) {
     int64_t m = args->a.shape[0];
     *l = (launcher){0};
-    if (rd_plan_create_kernel(run->ctx, kernel, params, count, m, m, &l->plan))
-        return cli_fail(RD_E_UNSUPPORTED);
+    if (rd_plan_create_kernel(ctx, kernel, params, count, m, m, &l->plan)) return cli_fail(RD_E_UNSUPPORTED);
     rd_status status = rd_gemm_run(l->plan, args, NULL, &l->ws_bytes, NULL);
     if (status != RD_OK) return cli_fail(status);
     l->ws = room((int64_t)l->ws_bytes + 1);
@@ -164,7 +163,7 @@ static rd_status check_slice(bench_run *run, const problem *p, const char *refer
     for (int i = 0; i < p->param_count; i++)
         if (!strcmp(params[i].key, "layout")) params[i].word = "row";
     launcher l;
-    rd_status status = launcher_make(run, reference, params, p->param_count, &args, &l);
+    rd_status status = launcher_make(run->host, reference, params, p->param_count, &args, &l);
     if (status == RD_OK && rd_gemm_run(l.plan, &args, l.ws, &l.ws_bytes, NULL))
         status = cli_fail(RD_E_INTERNAL);
     for (int64_t i = 0; status == RD_OK && i < width; i++) {
@@ -175,14 +174,12 @@ static rd_status check_slice(bench_run *run, const problem *p, const char *refer
     return status;
 }
 
-static rd_status verify(bench_run *run, problem *p, const rd_kernel_info *kernel, launcher *l,
-                        double *error) {
+// What the row left in p->c.
+static rd_status judge(bench_run *run, const problem *p, const rd_kernel_info *kernel, double *error) {
     const char *reference = NULL;
     const rd_kernel_info *info;
     for (int32_t i = 0; (info = rd_kernel_at(i)); i++)
         if (info->is_reference && !strcmp(info->op, run->op)) reference = info->name;
-    memset(p->c, 0xff, (size_t)(p->m * p->n) * sizeof(float)); // NaN: an element that stays unwritten fails
-    if (rd_gemm_run(l->plan, &p->args, l->ws, &l->ws_bytes, NULL)) return cli_fail(RD_E_INTERNAL);
     double off = 0, size = 0;
     for (int i = 0; i < 8; i++) {
         int64_t m = i * (p->m - 1) / 7,
@@ -194,6 +191,16 @@ static rd_status verify(bench_run *run, problem *p, const rd_kernel_info *kernel
     if (*error <= 1) return RD_OK;
     return cli_error(RD_E_INTERNAL, "%s: mean|difference|/mean|reference|=%.3g, needs <= %g: not timed",
                      kernel->name, *error * error_limit, error_limit);
+}
+
+static void poison(problem *p) { // NaN: an element that stays unwritten fails
+    memset(p->c, 0xff, (size_t)(p->m * p->n) * sizeof(float));
+}
+static rd_status verify(bench_run *run, problem *p, const rd_kernel_info *kernel, launcher *l,
+                        double *error) {
+    poison(p);
+    if (rd_gemm_run(l->plan, &p->args, l->ws, &l->ws_bytes, NULL)) return cli_fail(RD_E_INTERNAL);
+    return judge(run, p, kernel, error);
 }
 
 // Turns of our kernel, the ceilings and the rival, so that a noisy neighbour meets all of them.
@@ -230,6 +237,23 @@ static rd_status time_row(bench_run *run, problem *p, const rd_kernel_info *kern
     return RD_OK;
 }
 
+static rd_status time_on_card(bench_run *run, problem *p, const rd_kernel_info *kernel, bench_result *r) {
+    const bench_call call = {.params = p->params,
+                             .param_count = p->param_count,
+                             .at = p->m,
+                             .args = &p->args,
+                             .bytes = r->bytes,
+                             .shape = r->shape};
+    bench_card *card = NULL;
+    poison(p);
+    rd_status status = bench_card_open(run, &call, kernel->name, &card);
+    if (status == RD_OK) status = bench_card_once(card);
+    if (status == RD_OK) status = judge(run, p, kernel, &r->error);
+    if (status == RD_OK) status = bench_card_time(card, r);
+    bench_card_close(card);
+    return status;
+}
+
 static rd_status bench_row(bench_run *run, problem *p, const rd_kernel_info *kernel) {
     char shape[128];
     snprintf(shape, sizeof shape, "m=%lld,n=%lld,k=%lld,layout=%s", (long long)p->m, (long long)p->n,
@@ -239,8 +263,12 @@ static rd_status bench_row(bench_run *run, problem *p, const rd_kernel_info *ker
                            .state = run->options->cpu_time ? "cold, cpu time" : "cold",
                            .flops = 2.0 * (double)p->m * (double)p->n * (double)p->k};
     result.bytes = (double)p->n * (double)p->k * (p->w16 ? 2 : 1); // the weight: what must come from memory
+    if (bench_on_card(run)) {
+        rd_status timed = time_on_card(run, p, kernel, &result);
+        return timed == RD_OK ? bench_report(run, &result) : timed;
+    }
     launcher l;
-    rd_status status = launcher_make(run, kernel->name, p->params, p->param_count, &p->args, &l);
+    rd_status status = launcher_make(run->ctx, kernel->name, p->params, p->param_count, &p->args, &l);
     if (status == RD_OK) status = verify(run, p, kernel, &l, &result.error);
     if (status == RD_OK) status = time_row(run, p, kernel, &l, &result);
     if (status == RD_OK) status = bench_report(run, &result);
@@ -257,6 +285,11 @@ static rd_status bench_shape(bench_run *run, problem *p) {
     memcpy(question, p->params, sizeof p->params);
     question[p->param_count] = (rd_param)RD_INT("m", p->m);
     rd_status status = bench_rows(run, question, p->param_count + 1, rows, MOST_ROWS, &found);
+    if (status == RD_OK && !found && bench_on_card(run) && !run->options->shape) { // of the usual shapes
+        fprintf(stderr, "radiance: no row takes m=%lld n=%lld k=%lld layout=%s\n", (long long)p->m,
+                (long long)p->n, (long long)p->k, p->layout);
+        return RD_OK;
+    }
     if (status != RD_OK || !found)
         return status != RD_OK
                    ? status
@@ -281,13 +314,19 @@ rd_status bench_gemm(bench_run *run) {
     static const int64_t head[][3] = {{1, 49152, 576}, {8, 49152, 576}, {64, 49152, 576}, {512, 4096, 4096}};
     bool bf16 = !strcmp(run->op, "gemm_bf16");
     const int64_t(*shapes)[3] = bf16 ? head : usual;
-    int count = run->options->shape ? 1 : bf16 ? CLI_COUNT(head) : CLI_COUNT(usual);
+    static const int64_t small[][3] = {{8, 256, 512}, {150, 256, 512}}; // executed instruction by instruction
+    if (run->simulated) shapes = small;
+    int count = run->options->shape ? 1
+                : run->simulated    ? CLI_COUNT(small)
+                : bf16              ? CLI_COUNT(head)
+                                    : CLI_COUNT(usual);
+    const char *layout = bench_on_card(run) ? "row" : "panel16";
     rd_status status = RD_OK;
     for (int i = 0; status == RD_OK && i < count; i++) {
         problem p = {.m = shapes[i][0],
                      .n = shapes[i][1],
                      .k = shapes[i][2],
-                     .layout = run->options->layout ? run->options->layout : "panel16"};
+                     .layout = run->options->layout ? run->options->layout : layout};
         bench_shape_value(run->options, "M", &p.m);
         bench_shape_value(run->options, "N", &p.n);
         bench_shape_value(run->options, "K", &p.k);

@@ -113,6 +113,9 @@ static rd_status bench_depth(bench_run *run, generate_bench *g, int32_t tokens, 
 }
 
 rd_status bench_generate(bench_run *run) {
+    if (bench_on_card(run))
+        return cli_error(RD_E_UNSUPPORTED, "device=%s: `bench step` times a model's passes on a card",
+                         run->device.name);
     generate_bench *g = calloc(1, sizeof *g);
     if (!g) return cli_error(RD_E_NOMEM, "out of memory");
     int64_t depth = 0;

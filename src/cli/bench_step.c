@@ -117,42 +117,50 @@ static rd_status verify(const step_bench *b) {
 }
 
 // ---- figures -----------------------------------------------------------------------------------------------------------------
-static rd_status report(step_bench *b, const char *pass, const char *part, const char *kernel, double best,
-                        double median, double bytes, double flops, int32_t calls) {
+// state: "whole", "alone" (a part's calls one after another) or "in pass" (what the pass is longer for them).
+static rd_status report(step_bench *b, const char *pass, const char *state, const rd_profile_part *part,
+                        double best, double median) {
     char shape[128];
-    snprintf(shape, sizeof shape, "%s,part=%s,calls=%d", pass, part, (int)calls);
-    const bench_result result = {.kernel = kernel,
+    snprintf(shape, sizeof shape, "%s,part=%s,calls=%d", pass, part->name, (int)part->calls);
+    const bench_result result = {.kernel = part->kernel,
                                  .shape = shape,
-                                 .state = "model",
+                                 .state = state,
                                  .us_best = best,
                                  .us_median = median,
-                                 .bytes = bytes,
-                                 .flops = flops,
+                                 .bytes = part->bytes,
+                                 .flops = part->flops,
                                  .read_gbs = b->read_gbs,
                                  .fma_gflops = b->fma_gflops};
     return bench_report(b->run, &result);
 }
 
+static void print_summary(const step_bench *b, const char *pass, const rd_profile *p) {
+    const double floor_us = b->read_gbs > 0 ? p->bytes / b->read_gbs / 1e3 : 0,
+                 order = p->us_median - p->parts_us;
+    printf("  %s: %.1f us a pass%s, %.1f us of bytes at the read ceiling (%.1f%%); kernels alone sum to %.1f "
+           "us, their "
+           "order %s %.1f us (%.2f us a kernel)\n  of the pass, us:",
+           pass, p->us_median, p->is_graph ? " as one graph" : "", floor_us, 100 * floor_us / p->us_median,
+           p->parts_us, order > 0 ? "costs" : "wins", fabs(order),
+           order / (p->kernel_calls ? p->kernel_calls : 1));
+    for (int32_t i = 0; i < p->part_count; i++) printf(" %s %.0f", p->part[i].name, p->part[i].us_in_pass);
+    printf("\n");
+}
+
 static rd_status report_profile(step_bench *b, const char *pass, const rd_profile *p) {
-    rd_status status =
-        report(b, pass, "all", "step", p->us_best, p->us_median, p->bytes, p->flops, p->kernel_calls);
+    const bool kept = b->run->list || b->run->options->csv;
+    rd_profile_part whole = {
+        .name = "all", .kernel = "step", .calls = p->kernel_calls, .bytes = p->bytes, .flops = p->flops};
+    rd_status status = report(b, pass, "whole", &whole, p->us_best, p->us_median);
     for (int32_t i = 0; i < p->part_count && status == RD_OK; i++) {
         const rd_profile_part *part = &p->part[i];
-        status = report(b, pass, part->name, part->kernel, part->us, part->us, part->bytes, part->flops,
-                        part->calls);
+        status = report(b, pass, "alone", part, part->us, part->us);
+        if (status == RD_OK && kept)
+            status = report(b, pass, "in pass", part, part->us_in_pass, part->us_in_pass);
     }
-    if (status == RD_OK)
-        status =
-            report(b, pass, "sum", "step", p->parts_us, p->parts_us, p->bytes, p->flops, p->kernel_calls);
-    const double floor_us = b->read_gbs > 0 ? p->bytes / b->read_gbs / 1e3 : 0;
-    if (!b->run->list && status == RD_OK)
-        printf("  %s: %.1f us a pass%s, %.1f us of bytes at the read ceiling (%.1f%%); kernels alone sum to "
-               "%.1f us, "
-               "their order %s %.1f us (%.2f us a kernel)\n",
-               pass, p->us_median, p->is_graph ? " as one graph" : "", floor_us,
-               100 * floor_us / p->us_median, p->parts_us, p->us_median > p->parts_us ? "costs" : "wins",
-               fabs(p->us_median - p->parts_us),
-               (p->us_median - p->parts_us) / (p->kernel_calls ? p->kernel_calls : 1));
+    whole.name = "sum";
+    if (status == RD_OK) status = report(b, pass, "alone", &whole, p->parts_us, p->parts_us);
+    if (!b->run->list && status == RD_OK) print_summary(b, pass, p);
     return status;
 }
 

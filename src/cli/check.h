@@ -11,6 +11,8 @@ typedef struct check_row { // one kernel's tally
     const rd_kernel_info *kernel;
     int64_t cases, failed, refused;
     double worst; // error as a share of the limit; above 1 fails
+    double worst_limit;
+    const char *worst_measure; // what the limit is one of
     char worst_case[96];
     char failure[224]; // text of the first failure
     char refusal[224]; // text of the last refusal
@@ -20,6 +22,7 @@ enum { CHECK_MOST_ROWS = 64 };
 typedef struct check_run { // one op
     rd_ctx *ctx, *host;    // of the rows, of the reference (one and the same on the CPU)
     bool simulated;        // a card that is simulated: small shapes, --full for the whole grid
+    bool small;            // small shapes: a simulated card, or asked for
     const char *op;
     uint64_t seed;
     bool full;
@@ -27,6 +30,7 @@ typedef struct check_run { // one op
     check_row rows[CHECK_MOST_ROWS];
     int row_count;
     rd_status status; // of the machinery: out of memory and the like
+    char fault[512];  // what stopped the card, when that is why
 } check_run;
 
 // How judged values are compared with the reference's.
@@ -68,7 +72,18 @@ void check_output_free(check_output *output);
 void check_case_run(check_run *run, check_case *c);
 
 // One call of the op with operands in host memory, workspace included; on a card the operands are copied there and back.
-typedef struct check_op check_op;
+enum { CHECK_TENSORS = 12 };
+typedef struct
+    check_op { // where an args struct holds tensors; `writes` has a bit for each that the op writes
+    rd_status (*run)(const rd_plan *plan, const void *args, void *ws, size_t *bytes, rd_stream stream);
+    size_t bytes;
+    uint32_t writes;
+    int count;
+    size_t tensor[CHECK_TENSORS];
+} check_op;
+const check_op *check_op_of(const char *op); // NULL: none
+// From a tensor's first to its last element; at least the dense size, because token-ordered caches lie in groups.
+size_t check_span_bytes(const rd_tensor *t);
 extern const check_op check_op_gemm, check_op_quant, check_op_attn, check_op_rmsnorm, check_op_rope,
     check_op_act_mul, check_op_kv_write, check_op_rope_kv_write, check_op_embed, check_op_sample;
 typedef struct check_rope_kv_write_args { // its run entry takes two structs

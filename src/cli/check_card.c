@@ -45,17 +45,6 @@ static rd_status run_rope_kv_write(const rd_plan *plan, const void *args, void *
     return without_ws(bare_rope_kv_write, plan, args, ws, bytes, stream);
 }
 
-enum { MOST_TENSORS = 12 };
-
-// Where an args struct holds tensors; `writes` has a bit for each that the op writes.
-struct check_op {
-    rd_status (*run)(const rd_plan *plan, const void *args, void *ws, size_t *bytes, rd_stream stream);
-    size_t bytes;
-    uint32_t writes;
-    int count;
-    size_t tensor[MOST_TENSORS];
-};
-
 #define OP(name_, writes_, count_, ...)                                                                      \
     const check_op check_op_##name_ = {                                                                      \
         run_##name_, sizeof(rd_##name_##_args), writes_, count_, {__VA_ARGS__}};
@@ -87,6 +76,28 @@ OP(embed, 1u << 2, 3, E(table), E(ids), E(y))
 #define S(member_) AT(rd_sample_args, member_)
 OP(sample, 1u << 1, 2, S(logits), S(ids))
 
+const check_op *check_op_of(const char *op) {
+    static const struct {
+        const char *op;
+        const check_op *calls;
+    } known[] = {{"quant_fp8", &check_op_quant},
+                 {"rmsnorm", &check_op_rmsnorm},
+                 {"rope", &check_op_rope},
+                 {"act_mul", &check_op_act_mul},
+                 {"kv_write", &check_op_kv_write},
+                 {"rope_kv_write", &check_op_rope_kv_write},
+                 {"embed", &check_op_embed},
+                 {"sample", &check_op_sample},
+                 {"gemm_fp8block", &check_op_gemm},
+                 {"gemm_bf16", &check_op_gemm},
+                 {"gemm_fp8block_w8a16", &check_op_gemm},
+                 {"attn_prefill", &check_op_attn},
+                 {"attn_decode", &check_op_attn}};
+    for (int i = 0; i < CLI_COUNT(known); i++)
+        if (!strcmp(known[i].op, op)) return known[i].calls;
+    return NULL;
+}
+
 // ---- a buffer on the card between guards ------------------------------------------------------------------------------
 enum { GUARD_BYTES = 256, GUARD = 0xa5 };
 typedef struct staged {
@@ -97,13 +108,13 @@ typedef struct staged {
 } staged;
 typedef struct stage {
     rd_ctx *ctx;
-    staged at[MOST_TENSORS + 2];
+    staged at[CHECK_TENSORS + 2];
     int count;
     bool simulated;
 } stage;
 
 // Bytes from the first to the last element; at least the dense size, because token-ordered caches lie in groups.
-static size_t span_bytes(const rd_tensor *t) {
+size_t check_span_bytes(const rd_tensor *t) {
     int64_t last = 0, elems = 1;
     for (int32_t axis = 0; axis < t->rank; axis++) {
         last += (t->shape[axis] - 1) * t->stride[axis];
@@ -160,7 +171,7 @@ static rd_status stage_operands(stage *s, const check_op *op, char *args) {
     for (int i = 0; i < op->count; i++) {
         rd_tensor *tensor = (rd_tensor *)(void *)(args + op->tensor[i]);
         if (!tensor->data) continue;
-        rd_status status = put(s, tensor->data, span_bytes(tensor), op->writes >> i & 1, &tensor->data);
+        rd_status status = put(s, tensor->data, check_span_bytes(tensor), op->writes >> i & 1, &tensor->data);
         if (status != RD_OK) return status;
         tensor->device = rd_ctx_device_number(s->ctx);
     }

@@ -65,6 +65,11 @@ static void fail_row(check_row *row, const char *case_name, const char *what) {
 }
 
 static void judge_row(check_row *row, check_case *c) {
+    static const char *const measures[] = {[CHECK_MEAN] = "mean |difference| / mean |reference|",
+                                           [CHECK_CLOSE] =
+                                               "largest |difference| / |reference|, near zero absolute",
+                                           [CHECK_SHARE] = "share of values that differ",
+                                           [CHECK_CODES] = "share of codes that differ, by one step"};
     char what[112];
     bool failed = false;
     for (int i = 0; i < c->output_count; i++) {
@@ -72,6 +77,8 @@ static void judge_row(check_row *row, check_case *c) {
         double error = judged_error(o);
         if (error >= row->worst) {
             row->worst = error;
+            row->worst_limit = o->limit;
+            row->worst_measure = measures[o->judge];
             snprintf(row->worst_case, sizeof row->worst_case, "%s", c->name);
         }
         int64_t at = class_difference(o, row->kernel->order);
@@ -130,7 +137,10 @@ void check_case_run(check_run *run, check_case *c) {
         row->cases++;
         // A fault stops a card: what follows would only repeat it.
         if (status == RD_E_DEVICE || status == RD_E_NO_DEVICE) {
-            run->status = cli_error(status, "%s: %s: %s", row->kernel->name, c->name, rd_error_text());
+            snprintf(run->fault, sizeof run->fault, "%s: %s: %s", row->kernel->name, c->name,
+                     rd_error_text());
+            run->status = cli_error(status, "%s", run->fault);
+            fail_row(row, c->name, rd_error_text());
             return;
         }
         if (status != RD_OK)

@@ -46,14 +46,23 @@ void cli_log(void *state, rd_log_level level, const char *text) {
     if ((int)level <= log_level()) fprintf(stderr, "radiance: %s: %s\n", log_levels[level], text);
 }
 
-rd_status cli_open_ctx(const char *device, int64_t threads, rd_ctx **out) {
+static rd_status open_ctx(const char *device, int64_t threads, bool trust_card, rd_ctx **out) {
     if (log_level() < 0)
         return cli_error(RD_E_INVALID, "RADIANCE_LOG=%s, needs one of: error warn info debug",
                          env_value("RADIANCE_LOG"));
-    rd_ctx_options options = {
-        .struct_size = sizeof options, .device = device, .threads = (int32_t)threads, .log = cli_log};
+    rd_ctx_options options = {.struct_size = sizeof options,
+                              .device = device,
+                              .threads = (int32_t)threads,
+                              .log = cli_log,
+                              .trust_card = trust_card};
     rd_status status = rd_ctx_create(&options, out);
     return status == RD_OK ? RD_OK : cli_fail(status);
+}
+rd_status cli_open_ctx(const char *device, int64_t threads, rd_ctx **out) {
+    return open_ctx(device, threads, false, out);
+}
+rd_status cli_open_ctx_unchecked(const char *device, int64_t threads, rd_ctx **out) {
+    return open_ctx(device, threads, true, out);
 }
 
 // ---- signals -------------------------------------------------------------------------------------------------------------

@@ -53,6 +53,8 @@ rd_status cli_fail(rd_status status);
 void cli_log(void *state, rd_log_level level, const char *text);
 // Opens a context on `device` (NULL = cpu) with `threads` (0 = default) that logs to stderr; prints its errors.
 rd_status cli_open_ctx(const char *device, int64_t threads, rd_ctx **out);
+// With every row of the build, whatever a card's check at first use says of it.
+rd_status cli_open_ctx_unchecked(const char *device, int64_t threads, rd_ctx **out);
 
 // ---- signals: the first SIGINT, SIGTERM or SIGHUP asks for a clean stop, a second one ends the process ----------------
 void cli_catch_interrupt(void);

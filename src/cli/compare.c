@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// radiance compare: how far apart two models' next-token distributions are on a text: what quantising has cost.
+// radiance compare: how far apart two models' next-token distributions are on a text: what quantising has cost, or what
+// another device's arithmetic does.
 //
 //   KL(A || B) at a position = sum over tokens of p_A (ln p_A - ln p_B), in nats; the mean over all positions.
+//   logits: largest and root mean square of A - B over positions and tokens. Greedy choices can only part where the gap
+//   between A's two likeliest tokens is at most twice the largest.
 #include "runner.h"
 
 #include <inttypes.h>
@@ -12,8 +15,8 @@
 #define USAGE "compare MODEL_A MODEL_B --text FILE [options]"
 #define ABOUT                                                                                                \
     "Mean Kullback-Leibler divergence of next-token distributions, how often the likeliest tokens agree, "   \
-    "and each\n"                                                                                             \
-    "model's perplexity. MODEL_A is the reference; its tokenizer reads the text."
+    "how far\n"                                                                                              \
+    "logits lie apart, and each model's perplexity. MODEL_A is the reference; its tokenizer reads the text."
 
 typedef struct compare_options {
     cli_runner_options a, b;
@@ -24,7 +27,8 @@ typedef struct compare_options {
 
 typedef struct totals {
     int64_t positions, agree, predicted;
-    double kl, kl_max, nll_a, nll_b;
+    double kl, kl_max, nll_a, nll_b, off_max, off_squares;
+    double parted_gap; // largest gap of A's two likeliest where B's likeliest is another
 } totals;
 
 enum { WIDTH = 16 }; // positions a pass gives logits of
@@ -43,6 +47,16 @@ static double log_sum_exp(const float *logits, int32_t vocab, int32_t top) {
     return (double)logits[top] + log1p(others);
 }
 
+static void add_differences(totals *t, const float *a, const float *b, int32_t vocab) {
+    double squares = 0;
+    for (int32_t i = 0; i < vocab; i++) {
+        const double off = (double)a[i] - (double)b[i];
+        squares += off * off;
+        t->off_max = fmax(t->off_max, fabs(off));
+    }
+    t->off_squares += squares / vocab;
+}
+
 // next < 0: the text ends here.
 static void add_position(totals *t, const float *a, const float *b, int32_t vocab, int32_t next) {
     const int32_t top_a = top_of(a, vocab), top_b = top_of(b, vocab);
@@ -52,8 +66,10 @@ static void add_position(totals *t, const float *a, const float *b, int32_t voca
         const double log_p = (double)a[i] - lse_a;
         kl += exp(log_p) * (log_p - ((double)b[i] - lse_b));
     }
+    add_differences(t, a, b, vocab);
     t->positions++;
     t->agree += top_a == top_b;
+    if (top_a != top_b) t->parted_gap = fmax(t->parted_gap, (double)a[top_a] - (double)a[top_b]);
     t->kl += kl;
     t->kl_max = fmax(t->kl_max, kl);
     if (next < 0) return;
@@ -94,13 +110,16 @@ static rd_status compare_window(cli_runner *pair, const int32_t *ids, int64_t co
 
 static rd_status print_totals(const totals *t, bool json) {
     const double kl = t->kl / (double)t->positions, agree = (double)t->agree / (double)t->positions;
+    const double off_rms = sqrt(t->off_squares / (double)t->positions);
     const double ppl_a = exp(t->nll_a / fmax(1, (double)t->predicted)),
                  ppl_b = exp(t->nll_b / fmax(1, (double)t->predicted));
     if (!json) {
-        printf("positions        %" PRId64
-               "\nmean KL          %.6f nats (largest %.4f)\ntop-1 agreement  %.2f %%\n"
-               "perplexity       %.4f and %.4f\n",
-               t->positions, kl, t->kl_max, 100 * agree, ppl_a, ppl_b);
+        printf(
+            "positions        %" PRId64
+            "\nmean KL          %.6f nats (largest %.4f)\ntop-1 agreement  %.2f %%\n"
+            "perplexity       %.4f and %.4f\nlogits           %.4f apart (root mean square), %.4f at most; "
+            "likeliest tokens part at gaps up to %.4f\n",
+            t->positions, kl, t->kl_max, 100 * agree, ppl_a, ppl_b, off_rms, t->off_max, t->parted_gap);
         return RD_OK;
     }
     cJSON *root = cJSON_CreateObject();
@@ -110,6 +129,9 @@ static rd_status print_totals(const totals *t, bool json) {
     cli_json_real(root, "top1_agreement", agree);
     cli_json_real(root, "perplexity_a", ppl_a);
     cli_json_real(root, "perplexity_b", ppl_b);
+    cli_json_real(root, "rms_logit_difference", off_rms);
+    cli_json_real(root, "max_logit_difference", t->off_max);
+    cli_json_real(root, "largest_parted_gap", t->parted_gap);
     return cli_print_json(root);
 }
 
@@ -155,6 +177,7 @@ static rd_status compare_models(char **models, const compare_options *o, const c
 
 rd_status cli_run_compare(int argc, char **argv) {
     compare_options o = {.a = CLI_RUNNER_DEFAULTS, .b = CLI_RUNNER_DEFAULTS, .window = 512};
+    o.b.device = NULL;
     const cli_option options[] = {
         {"--text", CLI_TEXT, &o.text, "FILE", "the text, - for standard input", 0, 0},
         {"--window", CLI_INT, &o.window, "N", "tokens that see each other; default 512", 2, 1 << 20},
@@ -163,13 +186,14 @@ rd_status cli_run_compare(int argc, char **argv) {
         {"--w8a8-a", CLI_FLAG, &o.a.w8a8, NULL, "A quantises activations too", 0, 0},
         {"--w8a8-b", CLI_FLAG, &o.b.w8a8, NULL, "B quantises activations too", 0, 0},
         CLI_OPTION_DEVICE(&o.a.device),
+        {"--device-b", CLI_TEXT, &o.b.device, "NAME", "of B, default the same", 0, 0},
         CLI_OPTION_THREADS(&o.threads),
         CLI_OPTION_JSON(&o.json)};
     cli_args args;
     rd_status status = cli_parse(USAGE, ABOUT, options, CLI_COUNT(options), 2, 2, argc, argv, &args);
     if (status != RD_OK || args.done) return status;
     if (!o.text) return cli_error(RD_E_INVALID, "--text is missing, needs a file or -");
-    o.b.device = o.a.device;
+    if (!o.b.device) o.b.device = o.a.device;
     o.a.threads = o.b.threads = o.threads;
     o.a.context = o.b.context = o.window;
     o.a.batch_rows = o.b.batch_rows = WIDTH;

@@ -12,6 +12,7 @@ static cJSON *device_json(const rd_device_info *info) {
     cli_json_text(object, "arch", info->arch);
     cli_json_text(object, "isa", info->isa);
     cli_json_text(object, "model", info->model);
+    cli_json_text(object, "driver", info->driver);
     cJSON_AddBoolToObject(object, "fixture", info->is_fixture);
     cJSON_AddNumberToObject(object, "compute_units", info->compute_units);
     cJSON_AddNumberToObject(object, "performance_cores", info->performance_cores);
@@ -47,11 +48,27 @@ static void print_device(const rd_device_info *info) {
     print_size("memory", info->memory_bytes);
     if (strcmp(info->backend, "cpu") && !*info->isa)
         printf(", no kernels in this build for it (they are for gfx1201 and sm_90a)");
+    if (*info->driver) printf(", %s", info->driver);
     if (info->read_gbs > 0) printf(", read %.1f GB/s", info->read_gbs);
     printf("\n");
 }
 
-// Opens, measures when it is this machine, and shows one device.
+// A card's read bandwidth, with the library's own kernel; 0 where there is no kernel for it, or no time (the simulator).
+static rd_status measure_card(const rd_device_info *info, double *gbs) {
+    static const int64_t beyond_caches = (int64_t)2 << 30;
+    *gbs = 0;
+    if (!*info->isa || strncmp(info->name, "gpu:", 4) != 0) return RD_OK;
+    rd_ctx *ctx = NULL;
+    rd_status status = cli_open_ctx_unchecked(info->name, 1, &ctx);
+    size_t free_bytes = 0, total_bytes = 0;
+    if (status == RD_OK) status = rd_memory_info(ctx, &free_bytes, &total_bytes);
+    const int64_t half = (int64_t)(free_bytes / 2);
+    if (status == RD_OK) status = rd_ctx_measure_read(ctx, half < beyond_caches ? half : beyond_caches, gbs);
+    rd_ctx_free(ctx);
+    return status;
+}
+
+// Opens, measures when it is this machine or a card of it, and shows one device.
 static rd_status show(const char *name, int64_t threads, bool no_cache, cJSON *list) {
     rd_device *device = NULL;
     rd_status status = rd_device_open(name, &device);
@@ -64,6 +81,10 @@ static rd_status show(const char *name, int64_t threads, bool no_cache, cJSON *l
         status =
             rd_device_measure(device, (int32_t)(threads ? threads : info.performance_cores), !no_cache, &gbs);
     if (status == RD_OK) status = rd_device_get_info(device, &info);
+    // A card that cannot be measured is shown all the same, without the figure.
+    if (status == RD_OK && strcmp(info.backend, "cpu") && !info.is_fixture &&
+        measure_card(&info, &info.read_gbs) != RD_OK)
+        cli_fail(RD_E_DEVICE);
     if (status != RD_OK)
         cli_fail(status);
     else if (list)
@@ -99,11 +120,12 @@ rd_status cli_run_devices(int argc, char **argv) {
         CLI_OPTION_THREADS(&threads),
         {"--no-cache", CLI_FLAG, &no_cache, NULL, "measure the read bandwidth anew", 0, 0}};
     cli_args args;
-    rd_status status = cli_parse(
-        "devices [--device NAME] [--threads N] [--no-cache] [--json]",
-        "Shows this machine with its measured read bandwidth (kept in XDG_CACHE_HOME), its cards or why\n"
-        "there is none to use, and the fixtures that questions may be asked about.",
-        options, CLI_COUNT(options), 0, 0, argc, argv, &args);
+    rd_status status =
+        cli_parse("devices [--device NAME] [--threads N] [--no-cache] [--json]",
+                  "Shows this machine with its measured read bandwidth (kept in XDG_CACHE_HOME), its cards "
+                  "with theirs,\n"
+                  "or why there is none to use, and the fixtures that questions may be asked about.",
+                  options, CLI_COUNT(options), 0, 0, argc, argv, &args);
     if (status != RD_OK || args.done) return status;
     cJSON *list = json ? cJSON_CreateArray() : NULL;
     status = show(only ? only : "cpu", threads, no_cache, list);

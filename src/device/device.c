@@ -14,6 +14,7 @@ static const struct {
     const char *word;
     uint32_t keep;
 } caps[] = {
+    {"double", RDI_ISA_NONE},
     {"ref", RDI_ISA_NONE},
     {"avx2", RDI_ISA_AVX2},
     {"avx512", RDI_ISA_AVX2 | RDI_ISA_AVX512},
@@ -27,7 +28,7 @@ uint32_t rdi_device_isa(const rd_device *device) {
 }
 
 static rd_status unknown_device(const char *name) {
-    char known[256] = "cpu cpu:ref cpu:avx2 cpu:avx512 gpu:0 sim:gfx1201";
+    char known[256] = "cpu cpu:double cpu:ref cpu:avx2 cpu:avx512 gpu:0 sim:gfx1201";
     for (int32_t i = 0; rdi_fixture_at(i); i++) {
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, " %s", rdi_fixture_at(i)->info.name);
@@ -75,7 +76,7 @@ static void probe(rd_device *device) {
 static rd_status open_cpu(const char *name, rd_device **out) {
     uint32_t mask = UINT32_MAX;
     const char *cap = rdi_env_text("RADIANCE_ISA");
-    if (cap && *cap && !cap_mask(cap, &mask))
+    if (cap && *cap && (!strcmp(cap, "double") || !cap_mask(cap, &mask)))
         return rdi_fail(RD_E_INVALID, "RADIANCE_ISA=%.40s, needs one of: ref avx2 avx512", cap);
     if (name[3] == ':') {
         uint32_t named = 0;
@@ -90,6 +91,7 @@ static rd_status open_cpu(const char *name, rd_device **out) {
     if (!device) return RD_E_NOMEM;
     device->backend = RDI_BACKEND_CPU;
     device->isa = rdi_cpu_isa() & mask;
+    device->reference_only = !strcmp(name, "cpu:double");
     snprintf(device->name, sizeof device->name, "%s", name);
 #if defined(__x86_64__)
     const char *arch = "x86-64";
@@ -132,6 +134,7 @@ rd_status rd_device_get_info(const rd_device *device, rd_device_info *info) {
     uint32_t size = info->struct_size;
     *info = device->info;
     info->struct_size = size;
+    if (!info->driver) info->driver = ""; // the CPU and the fixtures
     return RD_OK;
 }
 

@@ -12,6 +12,7 @@ struct rd_device {
     rd_device_info info;
     rdi_backend backend;
     uint32_t isa;
+    bool reference_only; // "cpu:double": rows that accumulate in double, one an op
     rdi_log log;
     rdi_card *card;           // an opened GPU; NULL on the CPU and for fixtures
     char name[32], model[96]; // what info points to on a probed device

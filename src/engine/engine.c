@@ -251,7 +251,7 @@ static rd_status make(rd_engine *engine, const rd_engine_options *options) {
     RDI_TRY(carve(engine));
     const int64_t freq_bytes = engine->geometry.head_dim / 2 * (int64_t)sizeof(float);
     float *inv_freq = rdi_memory_open(&engine->memory, engine->scratch.inv_freq, freq_bytes);
-    if (!inv_freq) return RD_E_NOMEM;
+    if (!inv_freq) return engine->memory.failure;
     RDI_TRY(fill_inv_freq(rdi_model_get_config(engine->model), engine->geometry.head_dim, inv_freq));
     RDI_TRY(rdi_memory_commit(&engine->memory, engine->scratch.inv_freq, freq_bytes));
     if (engine->geometry.on_card) RDI_TRY(clear_cache(engine));

@@ -40,10 +40,11 @@ static void *alloc_host(int64_t bytes) {
 
 void *rdi_memory_alloc(rdi_memory *memory, int64_t bytes) {
     void *pointer = NULL;
+    memory->failure = RD_E_NOMEM;
     if (memory->device)
-        (void)rd_memory_alloc(memory->ctx, (size_t)bytes, &pointer); // NULL tells, the text is set
+        memory->failure = rd_memory_alloc(memory->ctx, (size_t)bytes, &pointer);
     else if (memory->page_locked)
-        (void)rd_memory_alloc_host(memory->ctx, (size_t)bytes, &pointer);
+        memory->failure = rd_memory_alloc_host(memory->ctx, (size_t)bytes, &pointer);
     else
         pointer = alloc_host(bytes);
     if (pointer) memory->allocated_bytes += bytes;
@@ -102,7 +103,8 @@ void *rdi_memory_open(rdi_memory *memory, void *to, int64_t bytes) {
         rd_memory_free_host(memory->ctx, memory->stage);
         memory->stage = NULL;
         memory->stage_bytes = 0;
-        if (rd_memory_alloc_host(memory->ctx, (size_t)bytes, &memory->stage) != RD_OK) return NULL;
+        memory->failure = rd_memory_alloc_host(memory->ctx, (size_t)bytes, &memory->stage);
+        if (memory->failure != RD_OK) return NULL;
         memory->stage_bytes = bytes;
     }
     return memory->stage;
@@ -124,7 +126,7 @@ void *rdi_slab_take(rdi_slab *slab, int64_t bytes) {
 rd_status rdi_slab_alloc(rdi_slab *slab, rdi_memory *memory) {
     slab->bytes = slab->used_bytes;
     slab->base = rdi_memory_alloc(memory, slab->bytes);
-    if (!slab->base) return RD_E_NOMEM; // a card's text says how much it has
+    if (!slab->base) return memory->failure; // a card's text says how much it has
     slab->used_bytes = 0;
     return RD_OK;
 }

@@ -13,6 +13,7 @@ typedef struct rdi_memory {
     bool page_locked;        // host memory that a card copies from and to
     bool busy;               // something was issued since the last wait
     int64_t allocated_bytes; // live
+    rd_status failure;       // of the last call that handed back NULL
     void *stage;             // a card's: host memory on the way there
     int64_t stage_bytes;
 } rdi_memory;
@@ -21,7 +22,7 @@ rd_status rdi_memory_init(rdi_memory *memory, rd_ctx *ctx);
 void rdi_memory_close(rdi_memory *memory);
 // The host's side of `memory`: for what the host writes each pass.
 rdi_memory rdi_memory_of_host(const rdi_memory *memory);
-// bytes as asked; NULL with the error text set. A slab of `bytes` 0 is a valid pointer.
+// bytes as asked; NULL with `failure` and the error text set. A slab of `bytes` 0 is a valid pointer.
 void *rdi_memory_alloc(rdi_memory *memory, int64_t bytes);
 void rdi_memory_free(rdi_memory *memory, void *pointer, int64_t bytes);
 // In stream order. On a card `host` must stay as it is until the stream has come past the copy.

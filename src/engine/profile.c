@@ -3,7 +3,7 @@
 //
 // A part alone has the whole pass's calls of it, one after another over all layers' weights: no cache holds them, and calls
 // overlap with their like as they would with their neighbours. What the parts' times sum to, less the whole pass's time, is what
-// the order of kernels costs or wins.
+// the order of kernels costs or wins; the pass without a part says what that part has of it.
 #include "engine/engine.h"
 
 #include "base/convert.h"
@@ -35,7 +35,7 @@ static rd_status fill_cache(rd_engine *engine) {
     unsigned char *base = engine->cache.base;
     unsigned char *out = rdi_memory_open(&engine->memory, base, pattern);
     uint32_t state = 1;
-    if (!out) return RD_E_NOMEM;
+    if (!out) return engine->memory.failure;
     for (int64_t i = 0; i < pattern; i++) {
         state = state * 1664525u + 1013904223u;
         const float value = (float)(int32_t)state * 0x1p-31f;
@@ -135,24 +135,33 @@ static rd_status count_parts(rd_engine *engine, rdi_tally *counts) {
     return status;
 }
 
+static rd_status time_some(rd_engine *engine, uint32_t parts, bool as_graph, int32_t repeats,
+                           double *median) {
+    rdi_tally some = {.only = parts};
+    double best = 0;
+    engine->tally = &some;
+    rd_status status = time_pass(engine, as_graph, repeats, &best, median);
+    engine->tally = NULL;
+    return status;
+}
+
 static rd_status time_part(rd_engine *engine, const rdi_tally *counts, int part, int32_t repeats,
                            rd_profile *out) {
-    rdi_tally alone = {.only = 1u << part};
     rd_profile_part *at = &out->part[out->part_count++];
-    double best = 0;
+    double without = 0;
     *at = (rd_profile_part){.name = part_names[part],
                             .kernel = counts->kernel[part],
                             .calls = counts->calls[part],
                             .bytes = counts->bytes[part],
                             .flops = counts->flops[part]};
-    engine->tally = &alone;
-    rd_status status = time_pass(engine, engine->geometry.on_card, repeats, &best, &at->us);
-    engine->tally = NULL;
+    RDI_TRY(time_some(engine, 1u << part, engine->geometry.on_card, repeats, &at->us));
+    RDI_TRY(time_some(engine, ~(1u << part), out->is_graph, repeats, &without));
+    at->us_in_pass = out->us_median - without;
     out->parts_us += at->us;
     out->bytes += at->bytes;
     out->flops += at->flops;
     out->kernel_calls += part == RDI_PART_UPLOAD ? 0 : at->calls;
-    return status;
+    return RD_OK;
 }
 
 static rd_status profile_locked(rd_engine *engine, const rd_profile_options *o, int32_t sessions,

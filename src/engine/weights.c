@@ -244,7 +244,7 @@ static rd_status pack_rows(loader *load, const void *data, rd_dtype dtype, const
     const int64_t bytes = part.shape[0] * part.stride[0] * (int64_t)rd_dtype_bytes(dtype);
     part.data = rdi_memory_open(memory, place, bytes);
     part.device = 0;
-    if (!part.data) return RD_E_NOMEM;
+    if (!part.data) return memory->failure;
     if (strcmp(linear->layout, "row") != 0)
         RDI_TRY(rd_weight_pack(load->engine->ctx, &row_major, linear->layout, &part));
     else
@@ -277,7 +277,7 @@ static rd_status load_scales(loader *load, const rdi_weight *weight, const rd_te
     const int64_t count = rdi_ceil_div(weight->rows, 128) * scale->shape[1],
                   bytes = count * (int64_t)sizeof(float);
     float *out = rdi_memory_open(&load->engine->memory, place, bytes);
-    if (!out) return RD_E_NOMEM;
+    if (!out) return load->engine->memory.failure;
     rdi_weight_scales_f32(weight, out);
     for (int64_t i = 0; i < count; i++)
         if (!(out[i] >= 0.0f) || isinf(out[i]))
@@ -311,7 +311,7 @@ static rd_status load_projection(loader *load, const rdi_weight *const *weight, 
 static rd_status load_vector(loader *load, const rdi_weight *weight, const rd_tensor *out) {
     const int64_t bytes = weight->cols * (int64_t)sizeof(float);
     float *value = rdi_memory_open(&load->engine->memory, out->data, bytes);
-    if (!value) return RD_E_NOMEM;
+    if (!value) return load->engine->memory.failure;
     rdi_weight_rows_f32(weight, 0, 1, value);
     for (int64_t i = 0; i < weight->cols; i++)
         if (!isfinite(value[i]))
@@ -332,7 +332,7 @@ static rd_status load_kv_scales(loader *load, int32_t index) {
         const int64_t bytes = heads * (int64_t)sizeof *scales;
         float *out = rdi_memory_open(&engine->memory, place[i], bytes);
         if (out) memcpy(out, scales + i * heads, (size_t)bytes);
-        status = out ? rdi_memory_commit(&engine->memory, place[i], bytes) : RD_E_NOMEM;
+        status = out ? rdi_memory_commit(&engine->memory, place[i], bytes) : engine->memory.failure;
     }
     rdi_free(scales);
     return status;
@@ -369,7 +369,7 @@ static rd_status load_embed(loader *load, const rdi_weight *weight, bool mapped)
         const int64_t count = rdi_min(SLICE_ROWS, weight->rows - row);
         void *place = (unsigned char *)table->data + row * row_bytes;
         void *out = rdi_memory_open(&engine->memory, place, count * row_bytes);
-        if (!out) return RD_E_NOMEM;
+        if (!out) return engine->memory.failure;
         if (as_stored)
             memcpy(out, (const unsigned char *)stored.data + row * row_bytes, (size_t)(count * row_bytes));
         else

@@ -55,7 +55,7 @@ rd_status rd_ctx_create(const rd_ctx_options *options, rd_ctx **out) {
     rd_status status = fill(ctx, options);
     // The simulator's kernels are checked by the tests; a card is checked where it is.
     if (status == RD_OK && !strncmp(ctx->device->info.name, "gpu:", 4) && ctx->device->isa &&
-        strcmp(rdi_env_text("RADIANCE_TRUST"), "1") != 0)
+        !(options && options->trust_card) && strcmp(rdi_env_text("RADIANCE_TRUST"), "1") != 0)
         status = rdi_first_use_apply(ctx);
     if (status != RD_OK) {
         rd_ctx_free(ctx);

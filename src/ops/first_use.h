@@ -6,8 +6,11 @@
 
 #include "ops/ctx.h"
 
-// Runs every row of the context's table for its card. bad[i] is set for the rows of the table that fail, each told through
-// the log; a row whose op has no case is left as it is. An error is one of the machinery or of the card.
+enum { RDI_FIRST_USE_SECONDS = 2 }; // for each row: its case takes a card microseconds
+
+// Runs the rows of the context's table for its card that are not bad already. bad[i] is set for those that fail, each told
+// through the log; a row whose op has no case is left as it is. An error is one of the machinery, or of the card: then the row
+// that stopped it is bad too.
 rd_status rdi_first_use_run(rd_ctx *ctx, bool *bad);
 // The whole: the verdict of an earlier run with this build, card and driver, else a run that is then kept; rows that failed
 // leave the context's table.

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 enum { PATH_BYTES = 1024, HEAD_BYTES = 512 };
+static const char all_tried[] = "all rows were tried";
 
 // "<cache>/radiance/rows-<card>": one card a file; its first line names build, card and driver.
 static bool file_path(const rd_ctx *ctx, char folder[PATH_BYTES], char path[PATH_BYTES]) {
@@ -40,27 +41,29 @@ static int32_t row_named(const rdi_table *table, const char *name) {
     return -1;
 }
 
-// One failing row a line. A file of another build, card or driver, or one with an unknown row, says nothing.
+// One failing row a line, and a last line when all rows were tried. False when there is more to try: a card stopped, so that
+// bad rows are known and the others are not; or nothing is known, as from a file of another build, card or driver.
 static bool read_verdicts(const rd_ctx *ctx, bool *bad) {
     char folder[PATH_BYTES], path[PATH_BYTES], head[HEAD_BYTES], line[HEAD_BYTES];
     if (!file_path(ctx, folder, path)) return false;
     FILE *file = fopen(path, "r");
     if (!file) return false;
     head_line(ctx, head);
-    bool good = fgets(line, sizeof line, file) && !strcmp(line, head);
-    while (good && fgets(line, sizeof line, file)) {
+    bool good = fgets(line, sizeof line, file) && !strcmp(line, head), all = false;
+    while (good && !all && fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = 0;
-        int32_t row = row_named(&ctx->table, line);
+        all = !strcmp(line, all_tried);
+        int32_t row = all ? 0 : row_named(&ctx->table, line);
         good = row >= 0;
-        if (good) bad[row] = true;
+        if (good && !all) bad[row] = true;
     }
     fclose(file);
     if (!good) memset(bad, 0, (size_t)ctx->table.count * sizeof *bad);
-    return good;
+    return good && all;
 }
 
 // Replaced by rename: readers see the old or the new one. A folder that cannot be written costs the check again.
-static void keep_verdicts(const rd_ctx *ctx, const bool *bad) {
+static void keep_verdicts(const rd_ctx *ctx, const bool *bad, bool all) {
     char folder[PATH_BYTES], path[PATH_BYTES], fresh[PATH_BYTES + 16], head[HEAD_BYTES];
     if (!file_path(ctx, folder, path)) return;
     for (char *at = folder + 1;; at++) {
@@ -79,6 +82,7 @@ static void keep_verdicts(const rd_ctx *ctx, const bool *bad) {
     bool written = fputs(head, file) >= 0;
     for (int32_t i = 0; i < ctx->table.count && written; i++)
         if (bad[i]) written = fprintf(file, "%s\n", ctx->table.rows[i].info.name) > 0;
+    if (all && written) written = fprintf(file, "%s\n", all_tried) > 0;
     written = !fclose(file) && written;
     if (!written || rename(fresh, path)) unlink(fresh);
 }
@@ -106,7 +110,7 @@ rd_status rdi_first_use_apply(rd_ctx *ctx) {
         rdi_log_write(&ctx->log, RD_LOG_INFO, "first use of this build on %s: every kernel is checked once",
                       ctx->device->info.model);
         status = rdi_first_use_run(ctx, bad);
-        if (status == RD_OK) keep_verdicts(ctx, bad);
+        if (status == RD_OK || status == RD_E_DEVICE) keep_verdicts(ctx, bad, status == RD_OK);
     }
     if (status == RD_OK) status = take_out(ctx, bad);
     rdi_free(bad);

@@ -58,7 +58,8 @@ static void decide_range(const rd_ctx *ctx, rdi_table table, rdi_query *query, p
     rdi_verdicts verdicts;
     rdi_ctx_decide(table, ctx->device, query, &verdicts);
     range->row = rdi_verdicts_chosen(&verdicts);
-    range->fast_refused = range->row && rdi_row_is_slow(range->row) && !rdi_row_is_slow(verdicts.rows[0]);
+    range->fast_refused = range->row && rdi_row_is_slow(range->row) && !rdi_row_is_slow(verdicts.rows[0]) &&
+                          !ctx->device->reference_only;
     rdi_verdicts_reason(&verdicts, query, ctx->device, range->reason, sizeof range->reason);
 }
 

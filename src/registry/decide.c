@@ -35,6 +35,11 @@ static const char *wanted_class(rdi_table table, const rd_device *device, const 
 static void judge(const rdi_row *row, const rd_device *device, const rdi_query *query,
                   const rdi_preference *preference, const char *order, rd_verdict *verdict) {
     *verdict = (rd_verdict){.kernel = &row->info};
+    if (device->reference_only && !row->info.is_reference) {
+        snprintf(verdict->reason, sizeof verdict->reason, "device=%s runs reference rows alone",
+                 device->info.name);
+        return;
+    }
     if (row->isa & ~rdi_device_isa(device)) {
         bool cpu = rdi_device_backend(device) == RDI_BACKEND_CPU;
         const char *has = cpu ? RDI_ISA_TEXT(rdi_device_isa(device)) : device->info.arch;

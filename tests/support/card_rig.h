@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A context on the simulated card for tests, or a skip that says what is missing.
+// A context on a card for tests, the simulated one unless RADIANCE_TEST_CARD names another, or a skip that says what is missing.
 #ifndef TEST_CARD_RIG_H
 #define TEST_CARD_RIG_H
 
@@ -13,13 +13,22 @@
 #include "radiance.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-// NULL when the build has no simulator or no gfx1201 kernels: the caller skips.
+static inline const char *card_device(void) {
+    const char *named = getenv("RADIANCE_TEST_CARD");
+    return named && *named ? named : "sim:gfx1201";
+}
+static inline bool card_is_simulated(void) {
+    return !strncmp(card_device(), "sim:", 4);
+}
+
+// NULL when there is no such card or the build has no kernels for it: the caller skips.
 static inline rd_ctx *card_ctx(void) {
     rd_ctx *ctx = NULL;
-    rd_ctx_options options = {.struct_size = sizeof options, .device = "sim:gfx1201", .threads = 1};
-    bool rows = false;
+    rd_ctx_options options = {.struct_size = sizeof options, .device = card_device(), .threads = 1};
+    bool rows = !card_is_simulated();
     const rd_kernel_info *kernel;
     for (int32_t i = 0; (kernel = rd_kernel_at(i)) != NULL; i++) rows |= !strcmp(kernel->backend, "amd");
     if (!rows) {

@@ -1,36 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
 // A CUDA driver with nothing behind it, for the host logic of the backend: memory is the host's, launches are counted, handles are
-// numbers. Every call is written to a log, and the n-th from now can be made to fail. Counts of what is open show leaks.
+// numbers. Every call is written to a log, and the n-th from now can be made to fail, alone or with all that come after it, as
+// after a kernel's fault. Counts of what is open show leaks: what a failing release was asked to give back counts as given.
+// FAKE_CUDA=none, old, sm80 or broken is what a command's process sees.
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOG_ENTRIES = 4096, CONTEXT = 77 };
+enum { LOG_ENTRIES = 4096, ALLOCATIONS = 256, CONTEXT = 77 };
+static void *allocation[ALLOCATIONS];
 static const char *log_names[LOG_ENTRIES];
-static int log_count, fail_at, fail_with, major = 9, driver = 13000, device_count = 1, shared_of_launch,
-                                          dependent_of_launch;
+static int log_count, call_count, fail_at, fail_with, sticky,
+    major = 9, driver = 13000, device_count = 1, init_error, shared_of_launch, dependent_of_launch;
+static int launches;
 static int open_memory, open_streams, open_events, open_modules, open_graphs, open_contexts, context_depth;
 static void *current; // of a host program
 static unsigned char args_of_launch[512];
 
-// ---- what a test sets and reads ----------------------------------------------------------------------------------
+// ---- what a test sets and reads; a reset forgets what is open ----------------------------------------------------------------------------------
 void fake_cuda_reset(int architecture_major, int driver_version, int devices) {
-    log_count = fail_at = 0;
+    log_count = call_count = fail_at = sticky = launches = 0;
     major = architecture_major;
     driver = driver_version;
     device_count = devices;
     current = NULL;
+    for (int slot = 0; slot < ALLOCATIONS; slot++) free(allocation[slot]), allocation[slot] = NULL;
+    open_memory = open_streams = open_events = open_modules = open_graphs = open_contexts = context_depth = 0;
 }
 void fake_cuda_fail(int nth, int error) {
     fail_at = nth;
     fail_with = error;
 }
-int fake_cuda_calls(void) {
-    return log_count;
+// From the n-th call on every one fails, but for those that only turn contexts over: a fault that a kernel left behind.
+void fake_cuda_break(int nth, int error) {
+    fake_cuda_fail(nth, error);
+    sticky = 1;
 }
-const char *fake_cuda_call(int index) {
-    return log_names[index];
+int fake_cuda_calls(void) {
+    return call_count;
+}
+int fake_cuda_launches(void) {
+    return launches;
+}
+__attribute__((constructor)) static void read_mode(void) {
+    const char *mode = getenv("FAKE_CUDA");
+    if (!mode) return;
+    if (!strcmp(mode, "none")) device_count = 0;
+    if (!strcmp(mode, "old")) driver = 11080;
+    if (!strcmp(mode, "sm80")) major = 8;
+    if (!strcmp(mode, "broken")) init_error = 999;
+}
+const char *fake_cuda_call(int index) { // "": more than the log holds
+    return index < log_count ? log_names[index] : "";
 }
 int fake_cuda_open(void) {
     return open_memory + open_streams + open_events + open_modules + open_graphs + open_contexts +
@@ -49,10 +71,26 @@ const unsigned char *fake_cuda_last_args(void) {
     return args_of_launch;
 }
 
+static int note(const char *call) {
+    if (log_count < LOG_ENTRIES) log_names[log_count++] = call;
+    call_count++;
+    if (!fail_at) return 0;
+    if (fail_at > 1) return fail_at--, 0;
+    fail_at = sticky;
+    return fail_with;
+}
+// A release gives back first, whatever it then says.
+#define ENTER_RELEASE(give_)                                                                                 \
+    do {                                                                                                     \
+        int error_ = note(__func__);                                                                         \
+        if (!context_depth) return 201;                                                                      \
+        give_;                                                                                               \
+        return error_;                                                                                       \
+    } while (0)
 #define ENTER                                                                                                \
     do {                                                                                                     \
-        if (log_count < LOG_ENTRIES) log_names[log_count++] = __func__;                                      \
-        if (fail_at && --fail_at == 0) return fail_with;                                                     \
+        int error_ = note(__func__);                                                                         \
+        if (error_) return error_;                                                                           \
     } while (0)
 // Calls that need a context fail without one, as the driver's do.
 #define ENTER_CONTEXT                                                                                        \
@@ -65,7 +103,7 @@ const unsigned char *fake_cuda_last_args(void) {
 int cuInit(unsigned flags) {
     (void)flags;
     ENTER;
-    return 0;
+    return init_error;
 }
 int cuDriverGetVersion(int *version) {
     *version = driver;
@@ -75,6 +113,7 @@ int cuGetErrorName(int error, const char **text) {
     *text = error == 2     ? "CUDA_ERROR_OUT_OF_MEMORY"
             : error == 201 ? "CUDA_ERROR_INVALID_CONTEXT"
             : error == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+            : error == 719 ? "CUDA_ERROR_LAUNCH_FAILED"
                            : "CUDA_ERROR_UNKNOWN";
     return 0;
 }
@@ -123,9 +162,8 @@ int cuDevicePrimaryCtxRetain(void **context, int device) {
 }
 int cuDevicePrimaryCtxRelease_v2(int device) {
     (void)device;
-    ENTER;
     open_contexts--;
-    return 0;
+    return note(__func__);
 }
 int cuCtxGetCurrent(void **context) {
     ENTER;
@@ -139,7 +177,7 @@ int cuCtxGetDevice(int *device) {
 }
 int cuCtxPushCurrent_v2(void *context) {
     (void)context;
-    ENTER;
+    if (!sticky || fail_at > 1) ENTER;
     context_depth++;
     return 0;
 }
@@ -151,14 +189,21 @@ int cuCtxPopCurrent_v2(void **context) {
 
 // ---- memory ----------------------------------------------------------------------------------------------------
 static int take(void **out, size_t bytes) {
-    *out = aligned_alloc(256, (bytes + 255) / 256 * 256);
+    size_t rounded = (bytes + 255) / 256 * 256;
+    int slot = 0;
+    while (slot < ALLOCATIONS && allocation[slot]) slot++;
+    *out = slot < ALLOCATIONS ? aligned_alloc(256, rounded) : NULL;
+    if (!*out) return 2;
+    allocation[slot] = *out;
+    memset(*out, 0, rounded); // what kernels that do nothing leave is the same in every run
     open_memory++;
     return 0;
 }
-static int give(void *pointer) {
+static void give(void *pointer) {
+    for (int slot = 0; slot < ALLOCATIONS; slot++)
+        if (allocation[slot] == pointer) allocation[slot] = NULL;
     free(pointer);
     open_memory--;
-    return 0;
 }
 int cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     ENTER_CONTEXT;
@@ -171,8 +216,7 @@ int cuMemAlloc_v2(void **out, size_t bytes) {
     return take(out, bytes);
 }
 int cuMemFree_v2(void *pointer) {
-    ENTER_CONTEXT;
-    return give(pointer);
+    ENTER_RELEASE(give(pointer));
 }
 int cuMemHostAlloc(void **out, size_t bytes, unsigned flags) {
     (void)flags;
@@ -180,8 +224,7 @@ int cuMemHostAlloc(void **out, size_t bytes, unsigned flags) {
     return take(out, bytes);
 }
 int cuMemFreeHost(void *pointer) {
-    ENTER_CONTEXT;
-    return give(pointer);
+    ENTER_RELEASE(give(pointer));
 }
 int cuMemcpyAsync(void *to, const void *from, size_t bytes, void *stream) {
     (void)stream;
@@ -213,9 +256,7 @@ int cuMemsetD8Async(void *to, unsigned char byte, size_t bytes, void *stream) {
 #define ENDS(name_, counter_)                                                                                \
     int name_(void *handle) {                                                                                \
         (void)handle;                                                                                        \
-        ENTER_CONTEXT;                                                                                       \
-        counter_--;                                                                                          \
-        return 0;                                                                                            \
+        ENTER_RELEASE(counter_--);                                                                           \
     }
 #define PASSES(name_, params_)                                                                               \
     int name_ params_ {                                                                                      \
@@ -226,6 +267,7 @@ int cuMemsetD8Async(void *to, unsigned char byte, size_t bytes, void *stream) {
 MAKES(cuStreamCreate, (void **out, unsigned flags), open_streams)
 ENDS(cuStreamDestroy_v2, open_streams)
 PASSES(cuStreamSynchronize, (void *stream))
+PASSES(cuStreamQuery, (void *stream))
 PASSES(cuStreamWaitEvent, (void *stream, void *event, unsigned flags))
 MAKES(cuEventCreate, (void **out, unsigned flags), open_events)
 ENDS(cuEventDestroy_v2, open_events)
@@ -265,6 +307,7 @@ struct config {
 };
 int cuLaunchKernelEx(const struct config *config, void *function, void **params, void **extra) {
     ENTER_CONTEXT;
+    launches++;
     shared_of_launch = (int)config->shared_bytes;
     dependent_of_launch =
         config->attribute_count == 1 && config->attributes[0].id == 6 && config->attributes[0].value[0] == 1;

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/utsname.h>
 
 static hip_card *hip_of(rdi_card *card) {
     return (hip_card *)card;
@@ -41,6 +42,24 @@ static int32_t count(const char *library, char *why, size_t why_bytes) {
     return hip->device_count;
 }
 
+// The runtime, and the kernel's driver below it: AMD's own package says its version, else the kernel's stands for it.
+static void write_version(hip_card *at) {
+    char module[64] = "";
+    struct utsname system;
+    snprintf(at->version, sizeof at->version, "HIP %d.%d.%d", at->hip->runtime_version / 10000000,
+             at->hip->runtime_version / 100000 % 100, at->hip->runtime_version % 100000);
+    if (at->hip->fault_text) return; // the simulator has none
+    FILE *file = fopen("/sys/module/amdgpu/version", "r");
+    if (file && !fgets(module, sizeof module, file)) *module = 0;
+    if (file) fclose(file);
+    module[strcspn(module, "\n")] = 0;
+    const size_t used = strlen(at->version);
+    if (*module)
+        snprintf(at->version + used, sizeof at->version - used, ", amdgpu %.40s", module);
+    else if (uname(&system) == 0)
+        snprintf(at->version + used, sizeof at->version - used, ", Linux %.60s", system.release);
+}
+
 static rd_status describe(hip_card *at, rd_device_info *info, uint32_t *isa) {
     hip_properties properties;
     memset(&properties, 0, sizeof properties);
@@ -49,8 +68,7 @@ static rd_status describe(hip_card *at, rd_device_info *info, uint32_t *isa) {
     size_t length = strcspn(properties.arch.text, ":"); // features follow the name
     snprintf(at->arch, sizeof at->arch, "%.*s",
              (int)(length < sizeof at->arch ? length : sizeof at->arch - 1), properties.arch.text);
-    snprintf(at->version, sizeof at->version, "HIP %d.%d.%d", at->hip->runtime_version / 10000000,
-             at->hip->runtime_version / 100000 % 100, at->hip->runtime_version % 100000);
+    write_version(at);
     bool ours = !strcmp(at->arch, "gfx1201");
     *isa = ours ? RDI_ISA_GFX1201 : RDI_ISA_NONE;
     info->backend = "amd";
@@ -168,6 +186,14 @@ static rd_status stream_sync(rdi_card *card, void *stream) {
     HIP_CALL(card, hipStreamSynchronize, stream);
     return RD_OK;
 }
+static rd_status stream_ready(rdi_card *card, void *stream, bool *ready) {
+    hip_card *at = hip_of(card);
+    int error = at->hip->hipSetDevice(at->device);
+    if (error == HIP_SUCCESS) error = at->hip->hipStreamQuery(stream);
+    *ready = error == HIP_SUCCESS;
+    if (error == HIP_NOT_READY) at->hip->hipGetLastError(); // an answer, not an error
+    return error == HIP_SUCCESS || error == HIP_NOT_READY ? RD_OK : fail(card, "hipStreamQuery", error);
+}
 static rd_status event_create(rdi_card *card, void **out) {
     HIP_CALL(card, hipEventCreate, out);
     return RD_OK;
@@ -260,6 +286,7 @@ const rdi_driver rdi_amd_driver = {
     .stream_create = stream_create,
     .stream_free = stream_free,
     .stream_sync = stream_sync,
+    .stream_ready = stream_ready,
     .event_create = event_create,
     .event_free = event_free,
     .event_record = event_record,

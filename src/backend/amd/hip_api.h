@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few functions of the HIP runtime that the backend calls, declared anew: prototypes, numbers and layouts as the public
-// HIP headers of ROCm 6 and 7 have them. hipGetDevicePropertiesR0600 is ROCm 6's name for the layout that is current since.
+// The few functions of the HIP runtime that the backend calls, declared anew: prototypes, numbers and layouts as ROCm 6, 7 and
+// 10 have them (tests/data/hip_functions.txt says where each was looked up). hipGetDevicePropertiesR0600 is ROCm 6's name for the layout that is current since.
 #ifndef RDI_AMD_HIP_API_H
 #define RDI_AMD_HIP_API_H
 
@@ -11,6 +11,7 @@ enum {
     HIP_OUT_OF_MEMORY = 2,
     HIP_INSUFFICIENT_DRIVER = 35,
     HIP_NO_DEVICE = 100,
+    HIP_NOT_READY = 600,
     HIP_PEER_ALREADY_ENABLED = 704
 };
 enum { HIP_TO_DEVICE = 1, HIP_TO_HOST = 2, HIP_ON_DEVICE = 3 }; // hipMemcpyKind
@@ -61,6 +62,7 @@ typedef union hip_properties {
     F(hipStreamCreateWithFlags, (void **out, unsigned flags))                                                \
     F(hipStreamDestroy, (void *stream))                                                                      \
     F(hipStreamSynchronize, (void *stream))                                                                  \
+    F(hipStreamQuery, (void *stream))                                                                        \
     F(hipStreamWaitEvent, (void *stream, void *event, unsigned flags))                                       \
     F(hipEventCreate, (void **out))                                                                          \
     F(hipEventDestroy, (void *event))                                                                        \
@@ -104,7 +106,7 @@ typedef struct hip_card {
     rdi_card card; // first
     hip_library *hip;
     int device;
-    char model[256], arch[32], version[64];
+    char model[256], arch[32], version[128];
 } hip_card;
 
 #endif // RDI_AMD_HIP_API_H

@@ -10,6 +10,7 @@ enum {
     CUDA_SUCCESS = 0,
     CUDA_OUT_OF_MEMORY = 2,
     CUDA_NO_DEVICE = 100,
+    CUDA_NOT_READY = 600,
     CUDA_INSUFFICIENT_DRIVER = 803 // CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
 };
 enum { // CUdevice_attribute
@@ -67,6 +68,7 @@ typedef struct cuda_launch_config {
     F(cuStreamCreate, (void **out, unsigned flags))                                                          \
     F(cuStreamDestroy_v2, (void *stream))                                                                    \
     F(cuStreamSynchronize, (void *stream))                                                                   \
+    F(cuStreamQuery, (void *stream))                                                                         \
     F(cuStreamWaitEvent, (void *stream, void *event, unsigned flags))                                        \
     F(cuEventCreate, (void **out, unsigned flags))                                                           \
     F(cuEventDestroy_v2, (void *event))                                                                      \

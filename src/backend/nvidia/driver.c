@@ -199,6 +199,16 @@ static rd_status stream_sync(rdi_card *card, void *stream) {
     CUDA_CALL(card, cuStreamSynchronize, stream);
     return RD_OK;
 }
+static rd_status stream_ready(rdi_card *card, void *stream, bool *ready) {
+    cuda_card *at = cuda_of(card);
+    int error = enter(at);
+    if (error == CUDA_SUCCESS) {
+        error = at->cuda->cuStreamQuery(stream);
+        leave(at);
+    }
+    *ready = error == CUDA_SUCCESS;
+    return error == CUDA_SUCCESS || error == CUDA_NOT_READY ? RD_OK : fail(card, "cuStreamQuery", error);
+}
 static rd_status event_create(rdi_card *card, void **out) {
     CUDA_CALL(card, cuEventCreate, out, 0);
     return RD_OK;
@@ -338,6 +348,7 @@ const rdi_driver rdi_nvidia_driver = {
     .stream_create = stream_create,
     .stream_free = stream_free,
     .stream_sync = stream_sync,
+    .stream_ready = stream_ready,
     .event_create = event_create,
     .event_free = event_free,
     .event_record = event_record,

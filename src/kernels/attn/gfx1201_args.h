@@ -20,6 +20,9 @@
 #define RDK_PREFILL_ROWS_256  64
 #define RDK_PREFILL_WAVES_512 16
 #define RDK_PREFILL_ROWS_512  32
+// Decode at head 256, tiles of 32 and 64 rows: waves that share a key tile, each scoring a part of the rows.
+#define RDK_SPLIT_256_R32 1
+#define RDK_SPLIT_256_R64 2
 enum { RDK_MERGE_WAVES = 4 }; // rows of a merge work-group
 
 // Strides of q and out in elements, of the caches in bytes.
@@ -45,6 +48,7 @@ typedef struct rdk_attn_gfx1201_args {
     uint32_t block_magic;             // tile / block_tiles = mulhi(2 tile, magic)
     uint32_t gqa_magic;               // row / gqa the same way
     int32_t blocks, max_keys, chunks; // chunks: room in acc and state
+    int32_t group_chunks;             // decode: chunks in a row that a work-group takes
     int32_t window, q_f32, out_f32;
     float scale;                    // times log2 e: logits are powers of two
     float softcap, softcap_inverse; // of logits before log2 e; 0 = off

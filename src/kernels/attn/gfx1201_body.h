@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The attention body of gfx1201: one work-group, one tile of ROW_TILES * 16 query rows of one KV head, a range of keys. No
 // include guard: a kernel file defines KV_FP8, PREFILL and, for each kernel,
-// HEAD, ROW_TILES, WAVES, LOADS_MOST and BODY (its name).
+// HEAD, ROW_TILES, WAVES, ROW_SPLIT, LOADS_MOST and BODY (its name).
 //
-// A step takes 16 * WAVES keys, at absolute positions that are multiples of that. Wave w scores keys 16w..16w+15 of it
-// against all rows (no wave repeats another's scores), then all waves know the step's maximum of each row, then wave w adds
-// weights times values for its own HEAD / WAVES dims over all the step's keys. K and V are read once by a work-group.
+// A step takes 16 * WAVES keys, at absolute positions that are multiples of that. WAVES * ROW_SPLIT waves: wave w scores keys
+// 16k..16k+15 of it, k = w % WAVES, against its share of the row tiles (no wave repeats another's scores), then all waves know
+// the step's maximum of each row, then each adds weights times values for its own dims over all the step's keys. V is read
+// once by a work-group, K ROW_SPLIT times. Neither ROW_TILES nor ROW_SPLIT decides a bit.
 //
 // Layouts (gfx12 matrix instructions: an operand's lane l holds index l % 16, eight k values by half-wave h = l / 16; a result's
 // lane l holds column l % 16, rows 8h .. 8h+7):
@@ -15,9 +16,11 @@
 //   V       must come transposed: global_load_tr_b128 transposes 16-bit elements, so bf16 arrives ready; for fp8 an element is a
 //           pair of neighbouring dims, and the conversion to f16 takes the pair apart. Sum f then holds dims 2i + f.
 //   Q       bf16 for a bf16 cache; for fp8 two e4m3 terms, which are a bf16 number exactly down to 2^-17 of its row's largest
-#define DIMS_WAVE (HEAD / WAVES) // of the output, a wave
-#define ROWS      (16 * ROW_TILES)
-#define STEP      (16 * WAVES)
+#define GROUP_WAVES (WAVES * ROW_SPLIT)
+#define DIMS_WAVE   (HEAD / GROUP_WAVES) // of the output, a wave
+#define ROWS        (16 * ROW_TILES)
+#define OWN_TILES   (ROW_TILES / ROW_SPLIT) // row tiles that a wave scores; its arrays hold these first
+#define STEP        (16 * WAVES)
 #if KV_FP8
 #define KEY_BYTES  1
 #define K_LOADS    (HEAD / 32) // 16-byte loads a lane, of a 16-key tile
@@ -39,7 +42,7 @@
 #define V_BATCH                                                                                              \
     (V_LOADS * WAVES <= LOADS_MOST / 2 ? WAVES : V_LOADS <= LOADS_MOST / 2 ? LOADS_MOST / 2 / V_LOADS : 1)
 #define SLACK_LOG     8
-#define V_LATE        (ROW_TILES * DIMS_WAVE >= 128) // sums fill the registers: no V beside K
+#define V_LATE        (ROW_SPLIT == 1 && ROW_TILES * DIMS_WAVE >= 128) // sums fill the registers: no V beside K
 #define NAME_(a_, b_) a_##_##b_
 #define NAME(a_, b_)  NAME_(a_, b_)
 #define FN(name_)     NAME(BODY, name_)
@@ -50,105 +53,20 @@ typedef struct FN(shared) {
     float row[ROW_TILES][16][WAVES]; // one value of each wave for each row
 } FN(shared);
 
-// This wave's share of the queries as f32, in groups of eight neighbouring dims: all loads at once.
-#define Q_PARTS (HEAD / 16 / WAVES)
-INLINE int FN(q_dim)(int part) {
-    int load = wave_id() * (K_LOADS / WAVES) + part * 16 * KEY_BYTES / 32, half_wave = lane_id() >> 4;
-    return KV_FP8 ? load * 32 + half_wave * 16 + (part & 1) * 8 : load * 16 + half_wave * 8;
+// Where a wave stands in its work-group: its key tile of a step, its first row tile.
+typedef struct FN(place) {
+    int wave, key_tile, own;
+} FN(place);
+INLINE FN(place) FN(place_of)(void) {
+    int wave = wave_id(), share = ROW_SPLIT > 1 ? wave / WAVES : 0;
+    return (FN(place)){wave, wave - share * WAVES, share * OWN_TILES};
 }
-INLINE void FN(load_queries)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv_head,
-                             v8f x[ROW_TILES][Q_PARTS]) {
-    v4i code[ROW_TILES][Q_PARTS];
-    for (int tile = 0; tile < ROW_TILES; tile++) {
-        int row =
-            min_int(t->row0 + tile * 16 + (lane_id() & 15), t->rows - 1); // rows past the end repeat the last
-        int token = (int)divide_by((uint)row, a->gqa_magic), head = kv_head * a->gqa + row - token * a->gqa;
-        long at = (t->token0 + token) * a->q_stride_token + head * a->q_stride_head;
-        if (a->q_f32) {
-            global const float *q = (global const float *)a->q + at;
-            for (int part = 0; part < Q_PARTS; part++) {
-                x[tile][part].lo = *(global const v4f *)(q + FN(q_dim)(part));
-                x[tile][part].hi = *(global const v4f *)(q + FN(q_dim)(part) + 4);
-            }
-        } else {
-            global const ushort *q = (global const ushort *)a->q + at;
-            for (int part = 0; part < Q_PARTS; part++)
-                code[tile][part] = *(global const v4i *)(q + FN(q_dim)(part));
-        }
-    }
-    if (a->q_f32) return;
-    for (int tile = 0; tile < ROW_TILES; tile++)
-        for (int part = 0; part < Q_PARTS; part++)
-            for (int i = 0; i < 4; i++) {
-                x[tile][part][2 * i] = as_float(code[tile][part][i] << 16);
-                x[tile][part][2 * i + 1] = as_float(code[tile][part][i] & (int)0xffff0000);
-            }
+// Row tile of the work-group at place `tile` of the wave's arrays: first the wave's own, then the others.
+INLINE int FN(row_tile)(FN(place) at, int tile) {
+    return tile < OWN_TILES ? tile + at.own : tile - at.own;
 }
 
-#if KV_FP8
-// Eight values as e4m3 codes, and what they leave over.
-INLINE v2i FN(narrow)(v8f x, v8f *rest) {
-    v2i code;
-    for (int i = 0; i < 2; i++) {
-        int word = __builtin_amdgcn_cvt_pk_fp8_f32(x[4 * i], x[4 * i + 1], 0, false);
-        word = __builtin_amdgcn_cvt_pk_fp8_f32(x[4 * i + 2], x[4 * i + 3], word, true);
-        v2f low = __builtin_amdgcn_cvt_pk_f32_fp8(word, false),
-            high = __builtin_amdgcn_cvt_pk_f32_fp8(word, true);
-        (*rest)[4 * i] = x[4 * i] - low.x, (*rest)[4 * i + 1] = x[4 * i + 1] - low.y;
-        (*rest)[4 * i + 2] = x[4 * i + 2] - high.x, (*rest)[4 * i + 3] = x[4 * i + 3] - high.y;
-        code[i] = word;
-    }
-    return code;
-}
-#else
-INLINE v4i FN(narrow)(v8f x) { // to bf16, exact for bf16 queries, to nearest for f32
-    v4i code;
-    for (int i = 0; i < 4; i++)
-        code[i] = (int)__builtin_amdgcn_perm(as_uint(x[2 * i + 1]) + 0x8000, as_uint(x[2 * i]) + 0x8000,
-                                             0x07060302);
-    return code;
-}
-#endif
-
-// Queries to LDS in operand order. Returns, in unit[t], what a score of the lane's row in tile t must be multiplied by.
-INLINE void FN(stage_queries)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv_head,
-                              local FN(shared) * s, float unit[ROW_TILES]) {
-    int lane = lane_id(), first = wave_id() * (K_LOADS / WAVES);
-    float scale = a->scale * (a->k_scale ? a->k_scale[kv_head] : 1.0f);
-    v8f x[ROW_TILES][Q_PARTS];
-    FN(load_queries)(a, t, kv_head, x);
-#if KV_FP8
-    for (int tile = 0; tile < ROW_TILES; tile++) {
-        float top = 0;
-        for (int part = 0; part < Q_PARTS; part++)
-            for (int j = 0; j < 8; j++) top = max32(top, __builtin_fabsf(x[tile][part][j]));
-        s->row[tile][lane & 15][wave_id()] = max32(top, other_half(top));
-    }
-    group_barrier();
-    for (int tile = 0; tile < ROW_TILES; tile++) {
-        float top = s->row[tile][lane & 15][0];
-        for (int w = 1; w < WAVES; w++) top = max32(top, s->row[tile][lane & 15][w]);
-        // A power of two that brings the row's largest element to 128..256.
-        int exponent = clamp_int(as_int(top) >> 23, 8, 254);
-        float up = as_float((261 - exponent) << 23);
-        unit[tile] = scale * as_float((exponent - 7) << 23);
-        for (int i = 0; i < K_LOADS / WAVES; i++) {
-            v8f rest[2], nothing;
-            v2i low = FN(narrow)(x[tile][2 * i] * up, &rest[0]),
-                high = FN(narrow)(x[tile][2 * i + 1] * up, &rest[1]);
-            s->q[tile][first + i][0][lane] = (v4i){low.x, low.y, high.x, high.y};
-            low = FN(narrow)(rest[0], &nothing), high = FN(narrow)(rest[1], &nothing);
-            s->q[tile][first + i][1][lane] = (v4i){low.x, low.y, high.x, high.y};
-        }
-    }
-#else
-    for (int tile = 0; tile < ROW_TILES; tile++) {
-        unit[tile] = scale;
-        for (int i = 0; i < K_LOADS / WAVES; i++) s->q[tile][first + i][0][lane] = FN(narrow)(x[tile][i]);
-    }
-#endif
-    group_barrier();
-}
+#include "kernels/attn/gfx1201_queries.inc"
 
 INLINE v8f FN(multiply)(v4i a, v4i b, v8f sum) {
 #if KV_FP8
@@ -160,29 +78,55 @@ INLINE v8f FN(multiply)(v4i a, v4i b, v8f sum) {
 #endif
 }
 
-// Scores of one 16-key tile against all rows.
-INLINE void FN(scores)(global const char *tile, uint lane_offset, local const FN(shared) * s,
-                       v8f sum[ROW_TILES]) {
-    for (int r = 0; r < ROW_TILES; r++) sum[r] = 0;
-#pragma unroll 1
+// Queries of the wave's row tiles for one step of the products: load `i` of K, term of Q.
+typedef struct FN(queries) {
+    v4i tile[OWN_TILES];
+} FN(queries);
+INLINE FN(queries) FN(queries_of)(local const FN(shared) * s, FN(place) at, int product) {
+    FN(queries) q;
+    for (int r = 0; r < OWN_TILES; r++)
+        q.tile[r] = s->q[FN(row_tile)(at, r)][product / Q_TERMS][product % Q_TERMS][lane_id()];
+    return q;
+}
+
+// Scores of one 16-key tile against the wave's rows. Row tiles take turns, so that a product does not wait for the one before; the
+// next queries are on their way meanwhile, and no more than those: the scheduler would fetch all at once.
+INLINE void FN(scores)(global const char *tile, uint lane_offset, local const FN(shared) * s, FN(place) at,
+                       v8f sum[OWN_TILES]) {
+    v4i key[K_BATCH];
+    for (int r = 0; r < OWN_TILES; r++) sum[r] = 0;
     for (int first = 0; first < K_LOADS; first += K_BATCH) {
-        v4i key[K_BATCH];
         for (int i = 0; i < K_BATCH; i++)
             key[i] = *(global const v4i *)(tile + lane_offset + (first + i) * 32);
-        for (int r = 0; r < ROW_TILES; r++) {
-            if (ROW_TILES > 1)
-                __builtin_amdgcn_sched_barrier(0); // the scheduler would fetch all queries at once
-            for (int i = 0; i < K_BATCH; i++)
-                for (int term = 0; term < Q_TERMS; term++) {
-                    v4i q = s->q[r][first + i][term][lane_id()];
+        FN(queries) q = FN(queries_of)(s, at, first * Q_TERMS), next;
+        for (int p = 0; p < K_BATCH * Q_TERMS; p++) {
+            if (p + 1 < K_BATCH * Q_TERMS) next = FN(queries_of)(s, at, first * Q_TERMS + p + 1);
+            if (OWN_TILES > 1) __builtin_amdgcn_sched_barrier(0);
+            v4i k = key[p / Q_TERMS];
 #if KV_FP8
-                    sum[r] = __builtin_amdgcn_wmma_f32_16x16x16_fp8_fp8_w32_gfx12(key[i].lo, q.lo, sum[r]);
-                    sum[r] = __builtin_amdgcn_wmma_f32_16x16x16_fp8_fp8_w32_gfx12(key[i].hi, q.hi, sum[r]);
+            for (int half_load = 0; half_load < 2; half_load++)
+                for (int r = 0; r < OWN_TILES; r++)
+                    sum[r] = __builtin_amdgcn_wmma_f32_16x16x16_fp8_fp8_w32_gfx12(
+                        half_load ? k.hi : k.lo, half_load ? q.tile[r].hi : q.tile[r].lo, sum[r]);
 #else
-                    sum[r] = FN(multiply)(key[i], q, sum[r]);
+            for (int r = 0; r < OWN_TILES; r++) sum[r] = FN(multiply)(k, q.tile[r], sum[r]);
 #endif
-                }
+            q = next;
         }
+        if (K_BATCH < K_LOADS) __builtin_amdgcn_sched_barrier(0); // one batch in flight
+    }
+}
+
+// The lane's share of a V load, for each tile of a step. Keys that nobody sees may hold NaN, which a weight of 0 does not
+// silence: at the ends of the range a neighbour is read instead.
+INLINE void FN(value_offsets)(const rdk_attn_gfx1201_args *a, int step, int begin, int end, bool masked,
+                              uint inside, uint offset[WAVES]) {
+    int lane = lane_id();
+    for (int w = 0; w < WAVES; w++) offset[w] = inside;
+    if (!masked) return;
+    for (int w = 0; w < WAVES; w++) {
+        int key = clamp_int(step + w * 16 + (lane >> 4) * 8 + (lane & 7), begin, end - 1) & 15;
+        offset[w] = (uint)((lane >> 3 & 1) * 16 + key * a->v_stride_token);
     }
 }
 
@@ -190,15 +134,12 @@ INLINE void FN(scores)(global const char *tile, uint lane_offset, local const FN
 typedef struct FN(values) {
     v4i word[V_LOADS];
 } FN(values);
-INLINE FN(values) FN(values_of)(const rdk_attn_gfx1201_args *a, global const char *v_head, const pages *p,
-                                int w, int step, int begin, int end) {
-    // Keys that nobody sees may hold NaN, which a weight of 0 does not silence: read a neighbour instead.
-    int lane = lane_id(), key = clamp_int(step + w * 16 + (lane >> 4) * 8 + (lane & 7), begin, end - 1) & 15;
-    uint lane_offset = (uint)((lane >> 3 & 1) * 16 + key * a->v_stride_token);
-    v_head = in_scalars(v_head + read_lane(p->v, w));
+INLINE FN(values) FN(values_of)(global const char *v_head, const pages *p, int paged, int w,
+                                const uint lane_offset[WAVES]) {
+    v_head = in_scalars(v_head + read_lane(p->v, paged + w));
     FN(values) v;
     for (int i = 0; i < V_LOADS; i++) {
-        global v8s *from = (global v8s *)(v_head + lane_offset + i * V_DIMS * KEY_BYTES);
+        global v8s *from = (global v8s *)(v_head + lane_offset[w] + i * V_DIMS * KEY_BYTES);
         v.word[i] = __builtin_bit_cast(v4i, __builtin_amdgcn_global_load_tr_b128_v8i16(from));
     }
     return v;
@@ -237,7 +178,7 @@ INLINE float FN(add_pair)(int code, float sum) { // of weights as they were narr
 
 typedef struct FN(state) {
     v8f out[ROW_TILES][V_LOADS][SUMS]; // unnormalised sums
-    float total[ROW_TILES];            // of this lane's weights: its keys of this wave's tiles
+    float total[OWN_TILES];            // of this lane's weights: its keys of this wave's tiles
     float top[ROW_TILES]; // what weights of the lane's row are relative to: its maximum, or up to 2^8 less
 } FN(state);
 
@@ -249,7 +190,7 @@ INLINE float FN(cap)(const rdk_attn_gfx1201_args *a, float x) {
 
 // One step's scores of this wave: capped, masked, their maximum shared. The lane's row sees keys below `high`, from
 // high - window on (its range was cut at the work-group's end, never at its beginning, which is a whole step).
-INLINE void FN(share_maximum)(const rdk_attn_gfx1201_args *a, local FN(shared) * s, int wave, int tile,
+INLINE void FN(share_maximum)(const rdk_attn_gfx1201_args *a, local FN(shared) * s, FN(place) at, int tile,
                               v8f *score, float *unit, int first_key, int high, bool masked) {
     int lane = lane_id();
     if (a->softcap > 0) {
@@ -264,35 +205,40 @@ INLINE void FN(share_maximum)(const rdk_attn_gfx1201_args *a, local FN(shared) *
         }
     }
     float top = (*score)[0];
-    for (int j = 1; j < 8; j++) top = max32(top, (*score)[j]);
-    s->row[tile][lane & 15][wave] = max32(top, other_half(top)) * *unit;
+    for (int j = 1; j < 8; j++) top = maximum32(top, (*score)[j]);
+    s->row[FN(row_tile)(at, tile)][lane & 15][at.key_tile] = maximum32(top, other_half(top)) * *unit;
 }
 
-// Turns the wave's scores into weights for all waves. A row's reference follows its maximum only when that has grown by
-// 2^SLACK_LOG, which hardly happens after a few steps; the choice is the row's own, and a factor of 1 changes no bit.
-INLINE void FN(share_weights)(local FN(shared) * s, int wave, int tile, v8f score, float unit,
-                              FN(state) * state) {
-    int lane = lane_id();
-    float top = s->row[tile][lane & 15][0], old = state->top[tile];
-    for (int w = 1; w < WAVES; w++) top = max32(top, s->row[tile][lane & 15][w]);
+// Follows the step's maximum of a row. The reference is raised only when that has grown by 2^SLACK_LOG, which hardly happens
+// after a few steps; the choice is the row's own, and a factor of 1 changes no bit.
+INLINE void FN(follow_maximum)(local const FN(shared) * s, FN(place) at, int tile, FN(state) * state) {
+    local const float *row = s->row[FN(row_tile)(at, tile)][lane_id() & 15];
+    float top = row[0], old = state->top[tile];
+    for (int w = 1; w < WAVES; w++) top = maximum32(top, row[w]);
     bool raise = top > old + (float)SLACK_LOG;
     if (__builtin_amdgcn_ballot_w32(raise && old != MINUS_INF)) { // sums of a row that saw no key yet are 0
         float factor = raise ? exp2_32(old - top) : 1.0f;
         for (int i = 0; i < V_LOADS; i++)
             for (int f = 0; f < SUMS; f++) state->out[tile][i][f] *= factor;
-        state->total[tile] *= factor;
+        if (tile < OWN_TILES) state->total[tile] *= factor;
     }
     state->top[tile] = raise ? top : old;
-    float reference = state->top[tile] == MINUS_INF ? 0.0f : state->top[tile];
+}
+
+// Turns the wave's scores into weights for all waves.
+INLINE void FN(share_weights)(local FN(shared) * s, FN(place) at, int tile, v8f score, float unit,
+                              FN(state) * state) {
+    float reference = maximum32(state->top[tile], -MOST_FLOAT); // a row that saw no key: all its scores are -inf
     v8f p;
     for (int j = 0; j < 8; j++) p[j] = exp2_32(fma32(score[j], unit, (float)WEIGHT_LOG - reference));
     v4i code = FN(narrow_weights)(p);
-    s->weights[tile][wave][lane] = code;
+    s->weights[FN(row_tile)(at, tile)][at.key_tile][lane_id()] = code;
     for (int i = 0; i < 4; i++) state->total[tile] = FN(add_pair)(code[i], state->total[tile]);
 }
 
 // Weights times values of one tile of the step.
-INLINE void FN(add_values)(local const FN(shared) * s, int w, const FN(values) * v, FN(state) * state) {
+INLINE void FN(add_values)(local const FN(shared) * s, FN(place) at, int w, const FN(values) * v,
+                           FN(state) * state) {
     for (int i = 0; i < V_LOADS; i++) {
 #if KV_FP8
         v4i value[2];
@@ -302,165 +248,145 @@ INLINE void FN(add_values)(local const FN(shared) * s, int w, const FN(values) *
 #endif
         for (int tile = 0; tile < ROW_TILES; tile++)
             for (int f = 0; f < SUMS; f++)
-                state->out[tile][i][f] =
-                    FN(multiply)(value[f], s->weights[tile][w][lane_id()], state->out[tile][i][f]);
+                state->out[tile][i][f] = FN(multiply)(
+                    value[f], s->weights[FN(row_tile)(at, tile)][w][lane_id()], state->out[tile][i][f]);
     }
 }
 
 // Keys [begin, end) of the sequence against the tile's rows; begin >= 0, begin < end. low and high: of each row.
-INLINE void FN(attend)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv_head, int begin, int end,
-                       const int high[ROW_TILES], int all_low, int all_high, local FN(shared) * s,
-                       FN(state) * state, const float row_unit[ROW_TILES]) {
-    int lane = lane_id(), wave = wave_id();
+INLINE void FN(attend)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv_head, FN(place) at,
+                       int begin, int end, const int high[OWN_TILES], int all_low, int all_high,
+                       local FN(shared) * s, FN(state) * state, const float row_unit[OWN_TILES]) {
+    int lane = lane_id();
     global const char *k_head = a->k_cache + (long)kv_head * a->k_stride_head;
-    global const char *v_head = a->v_cache + (long)kv_head * a->v_stride_head + wave * DIMS_WAVE * KEY_BYTES;
+    global const char *v_head =
+        a->v_cache + (long)kv_head * a->v_stride_head + at.wave * DIMS_WAVE * KEY_BYTES;
     uint k_lane = (uint)((lane & 15) * a->k_stride_token + (lane >> 4) * 16);
+    uint v_lane = (uint)((lane >> 3 & 1) * 16 + ((lane >> 4) * 8 + (lane & 7)) * a->v_stride_token);
+    global const char *table =
+        in_scalars((global const char *)(a->block_table + t->seq * a->block_table_stride));
     int step = begin / STEP * STEP;
-    page_entry entry = page_of(a, t->seq, step, WAVES, begin, end);
-    for (; step < end; step += STEP) {
-        pages p = pages_at(a, &entry);
-        entry = page_of(a, t->seq, step + STEP, WAVES, begin, end); // a step ahead
+    int paged_key = step & -PAGED_KEYS;
+    pages p = pages_at(a, block_of(a, table, paged_key, begin, end), paged_key, begin, end);
+    uint next_block = block_of(a, table, paged_key + PAGED_KEYS, begin, end); // ahead
+    // Steps at all_low and up to all_high - STEP are seen by every row, key for key.
+    uint whole_steps = (uint)max_int(all_high - STEP - all_low + 1, 0);
+    do { // at least once: begin < end
+        int paged = step >> 4 & 31;
+        bool masked = (uint)(step - all_low) >= whole_steps;
         FN(values) v[V_BATCH];
-        for (int w = 0; w < V_BATCH && !V_LATE; w++) v[w] = FN(values_of)(a, v_head, &p, w, step, begin, end);
-        v8f score[ROW_TILES];
-        FN(scores)(in_scalars(k_head + read_lane(p.k, wave)), k_lane, s, score);
-        float unit[ROW_TILES];
-        bool masked = step < all_low || step + STEP > all_high;
-        for (int tile = 0; tile < ROW_TILES; tile++) {
+        uint v_lanes[WAVES];
+        FN(value_offsets)(a, step, begin, end, masked, v_lane, v_lanes);
+        for (int w = 0; w < V_BATCH && !V_LATE; w++) v[w] = FN(values_of)(v_head, &p, paged, w, v_lanes);
+        v8f score[OWN_TILES];
+        FN(scores)(in_scalars(k_head + read_lane(p.k, paged + at.key_tile)), k_lane, s, at, score);
+        float unit[OWN_TILES];
+        for (int tile = 0; tile < OWN_TILES; tile++) {
             unit[tile] = row_unit[tile];
             FN(share_maximum)
-            (a, s, wave, tile, &score[tile], &unit[tile], step + 16 * wave, high[tile], masked);
+            (a, s, at, tile, &score[tile], &unit[tile], step + 16 * at.key_tile, high[tile], masked);
         }
         group_barrier();
-        for (int tile = 0; tile < ROW_TILES; tile++)
-            FN(share_weights)(s, wave, tile, score[tile], unit[tile], state);
-        for (int w = 0; w < V_BATCH && V_LATE; w++) v[w] = FN(values_of)(a, v_head, &p, w, step, begin, end);
+        for (int tile = 0; tile < ROW_TILES; tile++) {
+            FN(follow_maximum)(s, at, tile, state);
+            if (tile < OWN_TILES) FN(share_weights)(s, at, tile, score[tile], unit[tile], state);
+        }
+        for (int w = 0; w < V_BATCH && V_LATE; w++) v[w] = FN(values_of)(v_head, &p, paged, w, v_lanes);
         group_barrier();
         for (int batch = 0; batch < WAVES; batch += V_BATCH) {
             for (int w = 0; w < V_BATCH && batch > 0; w++)
-                v[w] = FN(values_of)(a, v_head, &p, batch + w, step, begin, end);
+                v[w] = FN(values_of)(v_head, &p, paged, batch + w, v_lanes);
             if (V_LATE || V_BATCH < WAVES) __builtin_amdgcn_sched_barrier(0);
-            for (int w = 0; w < V_BATCH; w++) FN(add_values)(s, batch + w, &v[w], state);
+            for (int w = 0; w < V_BATCH; w++) FN(add_values)(s, at, batch + w, &v[w], state);
         }
-    }
+        step += STEP;
+        if ((step & (PAGED_KEYS - 1)) == 0) {
+            p = pages_at(a, next_block, step, begin, end);
+            next_block = block_of(a, table, step + PAGED_KEYS, begin, end);
+        }
+    } while (step < end);
 }
 
-// The sum of a row's weights over all waves, in wave order.
-INLINE void FN(totals)(local FN(shared) * s, const FN(state) * state, float total[ROW_TILES]) {
+// The sum of a row's weights over all waves, in the order of their keys.
+INLINE void FN(totals)(local FN(shared) * s, FN(place) at, const FN(state) * state, float total[ROW_TILES]) {
     int lane = lane_id();
     group_barrier(); // the rows' maxima have been read
-    for (int tile = 0; tile < ROW_TILES; tile++)
-        s->row[tile][lane & 15][wave_id()] = state->total[tile] + other_half(state->total[tile]);
+    for (int tile = 0; tile < OWN_TILES; tile++)
+        s->row[FN(row_tile)(at, tile)][lane & 15][at.key_tile] =
+            state->total[tile] + other_half(state->total[tile]);
     group_barrier();
-    for (int tile = 0; tile < ROW_TILES; tile++) {
+    for (int tile = 0; tile < ROW_TILES && (PREFILL || at.wave == 0); tile++) { // who writes them
         total[tile] = 0;
-        for (int w = 0; w < WAVES; w++) total[tile] += s->row[tile][lane & 15][w];
+        for (int w = 0; w < WAVES; w++) total[tile] += s->row[FN(row_tile)(at, tile)][lane & 15][w];
     }
 }
 
-// The lane's dims of V load i: RUN neighbours from dim_at(i) on.
-#define RUN (8 * SUMS)
-INLINE int FN(dim_at)(int i) {
-    return wave_id() * DIMS_WAVE + i * V_DIMS + (lane_id() >> 4) * RUN;
-}
-INLINE void FN(store_f32)(global float *to, const FN(state) * state, int tile, int i, float factor) {
-    for (int j = 0; j < RUN; j += 4) {
-        v4f four;
-        for (int n = 0; n < 4; n++) four[n] = state->out[tile][i][(j + n) % SUMS][(j + n) / SUMS] * factor;
-        *(global v4f *)(to + j) = four;
-    }
-}
-INLINE void FN(store_bf16)(global ushort *to, const FN(state) * state, int tile, int i, float factor) {
-    for (int j = 0; j < RUN; j += 8) {
-        ushort8 eight;
-        for (int n = 0; n < 8; n++)
-            eight[n] = bf16_code(state->out[tile][i][(j + n) % SUMS][(j + n) / SUMS] * factor);
-        *(global ushort8 *)(to + j) = eight;
-    }
-}
+#include "kernels/attn/gfx1201_write.inc"
 
-#if PREFILL
-INLINE void FN(write)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv_head,
-                      const FN(state) * state, const float total[ROW_TILES]) {
-    float v_scale = a->v_scale ? a->v_scale[kv_head] : 1.0f;
+// Keys [begin, end), none of them or more, against the tile's rows.
+INLINE void FN(sum_keys)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv_head, FN(place) at,
+                         int begin, int end, const int high[OWN_TILES], const float unit[OWN_TILES],
+                         int low_last, int high_first, local FN(shared) * s, FN(state) * state,
+                         float total[ROW_TILES]) {
     for (int tile = 0; tile < ROW_TILES; tile++) {
-        int row = t->row0 + tile * 16 + (lane_id() & 15);
-        if (row >= t->rows) continue;
-        int token = (int)divide_by((uint)row, a->gqa_magic), head = kv_head * a->gqa + row - token * a->gqa;
-        float sum = total[tile], top = state->top[tile], reference = top == MINUS_INF ? 0.0f : top;
-        if (a->sinks) sum += exp2_32(a->sinks[head] * LOG2E + (float)WEIGHT_LOG - reference);
-        float factor = sum == 0.0f ? 0.0f : v_scale / sum;
-        long at = (t->token0 + token) * a->out_stride_token + head * a->out_stride_head;
-        for (int i = 0; i < V_LOADS; i++) {
-            if (a->out_f32)
-                FN(store_f32)((global float *)a->out + at + FN(dim_at)(i), state, tile, i, factor);
-            else
-                FN(store_bf16)((global ushort *)a->out + at + FN(dim_at)(i), state, tile, i, factor);
-        }
-    }
-}
-#else
-INLINE void FN(write)(const rdk_attn_gfx1201_args *a, const tile_rows *t, int kv_head, int chunk,
-                      const FN(state) * state, const float total[ROW_TILES]) {
-    for (int tile = 0; tile < ROW_TILES; tile++) {
-        int row = t->row0 + tile * 16 + (lane_id() & 15);
-        if (row >= t->rows) continue;
-        int token = (int)divide_by((uint)row, a->gqa_magic), head = kv_head * a->gqa + row - token * a->gqa;
-        long slot = ((long)(t->token0 + token) * a->q_heads + head) * a->chunks + chunk;
         for (int i = 0; i < V_LOADS; i++)
-            FN(store_f32)(a->acc + slot * HEAD + FN(dim_at)(i), state, tile, i, 1.0f);
-        if (wave_id() == 0 && lane_id() < 16) {
-            float top = state->top[tile];
-            *(global v2f *)(a->state + slot * 2) =
-                (v2f){top == MINUS_INF ? MINUS_INF : top - (float)WEIGHT_LOG, total[tile]};
-        }
+            for (int f = 0; f < SUMS; f++) state->out[tile][i][f] = 0;
+        if (tile < OWN_TILES) state->total[tile] = 0;
+        state->top[tile] = MINUS_INF;
     }
+#if PREFILL
+    if (begin < end) // rows before the first key see none; in decode such chunks are passed over
+#endif
+    {
+        FN(attend)
+        (a, t, kv_head, at, begin, end, high, max_int(low_last, begin), min_int(high_first, end), s, state,
+         unit);
+    }
+    FN(totals)(s, at, state, total);
 }
-#endif
 
-kernel GROUP_SIZE(32 * WAVES) void BODY(const rdk_attn_gfx1201_args a) {
+kernel GROUP_SIZE(32 * GROUP_WAVES) void BODY(const rdk_attn_gfx1201_args a) {
     local FN(shared) shared;
+    FN(place) at = FN(place_of)();
     tile_rows t;
-    int kv_head = (int)__builtin_amdgcn_workgroup_id_y();
+    int kv_head = (int)__builtin_amdgcn_workgroup_id_y(), low_first, high_first, low_last, high_last;
     if (!tile_find(&a, (int)__builtin_amdgcn_workgroup_id_x(), ROWS, &t)) return;
-    int token_first = (int)divide_by((uint)t.row0, a.gqa_magic), low_first, high_first;
-    int token_last = (int)divide_by((uint)min_int(t.row0 + ROWS, t.rows) - 1, a.gqa_magic), low_last,
-        high_last;
-    visible_keys(&a, &t, token_first, &low_first, &high_first);
-    visible_keys(&a, &t, token_last, &low_last, &high_last);
-    int begin = low_first, end = high_last;
+    visible_keys(&a, &t, t.first, &low_first, &high_first);
+    visible_keys(&a, &t, (int)divide_by((uint)min_int(t.row0 + ROWS, t.rows) - 1, a.gqa_magic), &low_last,
+                 &high_last);
 #if !PREFILL
-    int chunk = (int)__builtin_amdgcn_workgroup_id_z();
-    begin = max_int(begin, (int)rdi_attn_chunk_begin(chunk));
-    end = min_int(end, (int)rdi_attn_chunk_begin(chunk + 1));
-    if (begin >= end) return; // the merge does not look here
+    int chunk = (int)__builtin_amdgcn_workgroup_id_z() * a.group_chunks, last = chunk + a.group_chunks;
+    if (low_first >= (int)rdi_attn_chunk_begin(last) || high_last <= (int)rdi_attn_chunk_begin(chunk))
+        return; // the merge does not look here
 #endif
-    int high[ROW_TILES];
-    for (int tile = 0; tile < ROW_TILES; tile++) {
-        int row = min_int(t.row0 + tile * 16 + (lane_id() & 15), t.rows - 1), low;
+    int high[OWN_TILES];
+    for (int tile = 0; tile < OWN_TILES; tile++) {
+        int row = min_int(t.row0 + FN(row_tile)(at, tile) * 16 + (lane_id() & 15), t.rows - 1), low;
         visible_keys(&a, &t, (int)divide_by((uint)row, a.gqa_magic), &low, &high[tile]);
     }
-    float unit[ROW_TILES], total[ROW_TILES];
-    FN(stage_queries)(&a, &t, kv_head, &shared, unit);
+    float unit[OWN_TILES], total[ROW_TILES];
     FN(state) state;
-    for (int tile = 0; tile < ROW_TILES; tile++) {
-        for (int i = 0; i < V_LOADS; i++)
-            for (int f = 0; f < SUMS; f++) state.out[tile][i][f] = 0;
-        state.total[tile] = 0;
-        state.top[tile] = MINUS_INF;
-    }
-    if (begin < end) FN(attend)
-    (&a, &t, kv_head, begin, end, high, max_int(low_last, begin), min_int(high_first, end), &shared, &state,
-     unit);
-    FN(totals)(&shared, &state, total);
+    FN(stage_queries)(&a, &t, kv_head, at, &shared, unit);
 #if PREFILL
-    FN(write)(&a, &t, kv_head, &state, total);
+    FN(sum_keys)
+    (&a, &t, kv_head, at, low_first, high_last, high, unit, low_last, high_first, &shared, &state, total);
+    FN(write)(&a, &t, kv_head, at, &state, total);
 #else
-    FN(write)(&a, &t, kv_head, chunk, &state, total);
+    for (; chunk < last; chunk++) { // each as if it were alone: how many a work-group takes decides no bit
+        int begin = max_int(low_first, (int)rdi_attn_chunk_begin(chunk)),
+            end = min_int(high_last, (int)rdi_attn_chunk_begin(chunk + 1));
+        if (begin >= end) continue;
+        FN(sum_keys)
+        (&a, &t, kv_head, at, begin, end, high, unit, low_last, high_first, &shared, &state, total);
+        FN(write)(&a, &t, kv_head, at, chunk, &state, total);
+        group_barrier(); // the totals have been read
+    }
 #endif
 }
 
+#undef GROUP_WAVES
 #undef DIMS_WAVE
+#undef OWN_TILES
 #undef ROWS
 #undef STEP
 #undef KEY_BYTES
@@ -483,4 +409,5 @@ kernel GROUP_SIZE(32 * WAVES) void BODY(const rdk_attn_gfx1201_args a) {
 #undef HEAD
 #undef ROW_TILES
 #undef WAVES
+#undef ROW_SPLIT
 #undef BODY

@@ -7,6 +7,7 @@
 #define HEAD       64
 #define WAVES      RDK_WAVES_64
 #define ROW_TILES  1
+#define ROW_SPLIT  1
 #define LOADS_MOST 16
 #define BODY       SYMBOL(ROW, _h64_r16)
 #include "kernels/attn/gfx1201_body.h"
@@ -14,6 +15,7 @@
 #define HEAD       64
 #define WAVES      RDK_WAVES_64
 #define ROW_TILES  2
+#define ROW_SPLIT  1
 #define LOADS_MOST 16
 #define BODY       SYMBOL(ROW, _h64_r32)
 #include "kernels/attn/gfx1201_body.h"
@@ -21,6 +23,7 @@
 #define HEAD       64
 #define WAVES      RDK_WAVES_64
 #define ROW_TILES  4
+#define ROW_SPLIT  1
 #define LOADS_MOST 8
 #define BODY       SYMBOL(ROW, _h64_r64)
 #include "kernels/attn/gfx1201_body.h"
@@ -28,6 +31,7 @@
 #define HEAD       128
 #define WAVES      RDK_WAVES_128
 #define ROW_TILES  1
+#define ROW_SPLIT  1
 #define LOADS_MOST 16
 #define BODY       SYMBOL(ROW, _h128_r16)
 #include "kernels/attn/gfx1201_body.h"
@@ -35,6 +39,7 @@
 #define HEAD       128
 #define WAVES      RDK_WAVES_128
 #define ROW_TILES  2
+#define ROW_SPLIT  1
 #define LOADS_MOST 16
 #define BODY       SYMBOL(ROW, _h128_r32)
 #include "kernels/attn/gfx1201_body.h"
@@ -42,6 +47,7 @@
 #define HEAD       128
 #define WAVES      RDK_WAVES_128
 #define ROW_TILES  4
+#define ROW_SPLIT  1
 #define LOADS_MOST 8
 #define BODY       SYMBOL(ROW, _h128_r64)
 #include "kernels/attn/gfx1201_body.h"
@@ -49,6 +55,7 @@
 #define HEAD       256
 #define WAVES      RDK_WAVES_256
 #define ROW_TILES  1
+#define ROW_SPLIT  1
 #define LOADS_MOST 16
 #define BODY       SYMBOL(ROW, _h256_r16)
 #include "kernels/attn/gfx1201_body.h"
@@ -56,6 +63,7 @@
 #define HEAD       256
 #define WAVES      RDK_WAVES_256
 #define ROW_TILES  2
+#define ROW_SPLIT  RDK_SPLIT_256_R32
 #define LOADS_MOST 16
 #define BODY       SYMBOL(ROW, _h256_r32)
 #include "kernels/attn/gfx1201_body.h"
@@ -63,13 +71,15 @@
 #define HEAD       256
 #define WAVES      RDK_WAVES_256
 #define ROW_TILES  4
-#define LOADS_MOST 4
+#define ROW_SPLIT  RDK_SPLIT_256_R64
+#define LOADS_MOST 8
 #define BODY       SYMBOL(ROW, _h256_r64)
 #include "kernels/attn/gfx1201_body.h"
 
 #define HEAD       512
 #define WAVES      RDK_WAVES_512
 #define ROW_TILES  1
+#define ROW_SPLIT  1
 #define LOADS_MOST 8
 #define BODY       SYMBOL(ROW, _h512_r16)
 #include "kernels/attn/gfx1201_body.h"
@@ -77,6 +87,7 @@
 #define HEAD       512
 #define WAVES      RDK_WAVES_512
 #define ROW_TILES  2
+#define ROW_SPLIT  1
 #define LOADS_MOST 8
 #define BODY       SYMBOL(ROW, _h512_r32)
 #include "kernels/attn/gfx1201_body.h"

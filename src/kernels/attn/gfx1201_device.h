@@ -20,8 +20,9 @@ typedef half v8h __attribute__((ext_vector_type(8)));
 #define GROUP_SIZE(threads_) __attribute__((reqd_work_group_size(threads_, 1, 1)))
 #define INLINE               static inline __attribute__((always_inline))
 
-#define MINUS_INF (-__builtin_inff())
-#define LOG2E     1.4426950408889634f
+#define MINUS_INF  (-__builtin_inff())
+#define MOST_FLOAT 0x1.fffffep127f
+#define LOG2E      1.4426950408889634f
 
 INLINE int thread_id(void) {
     return (int)__builtin_amdgcn_workitem_id_x();
@@ -45,6 +46,9 @@ INLINE float fma32(float a, float b, float c) {
 }
 INLINE float max32(float a, float b) {
     return __builtin_fmaxf(a, b);
+}
+INLINE float maximum32(float a, float b) { // a NaN wins, which needs no instruction to quieten it first
+    return __builtin_elementwise_maximum(a, b);
 }
 INLINE float exp2_32(float x) {
     return __builtin_amdgcn_exp2f(x);
@@ -72,6 +76,24 @@ INLINE float other_half(float x) {
     return as_float(__builtin_amdgcn_permlanex16(bits, bits, 0x76543210, 0xfedcba98, false, false));
 }
 
+// Over a wave, lanes 1, 2, 4, 8 and 16 apart.
+#define ROW_XMASK(x_, mask_)                                                                                 \
+    as_float(__builtin_amdgcn_update_dpp(0, as_int(x_), 0x160 + (mask_), 0xf, 0xf, true))
+INLINE float wave_max(float x) {
+    x = max32(x, ROW_XMASK(x, 1));
+    x = max32(x, ROW_XMASK(x, 2));
+    x = max32(x, ROW_XMASK(x, 4));
+    x = max32(x, ROW_XMASK(x, 8));
+    return max32(x, other_half(x));
+}
+INLINE float wave_sum(float x) {
+    x += ROW_XMASK(x, 1);
+    x += ROW_XMASK(x, 2);
+    x += ROW_XMASK(x, 4);
+    x += ROW_XMASK(x, 8);
+    return x + other_half(x);
+}
+
 INLINE ushort bf16_code(float x) { // to nearest even; a NaN stays one
     uint bits = as_uint(x), rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
     return (ushort)(x != x ? bits >> 16 | 0x40 : rounded);
@@ -85,6 +107,14 @@ INLINE global const char *in_scalars(global const char *address) {
     return (global const char *)((ulong)high << 32 | low);
 }
 
+// The lane, as a number that the compiler has not seen before: what is computed from it stays where it is needed, and holds
+// no registers through the loop before.
+INLINE int lane_anew(void) {
+    int lane = lane_id();
+    __asm__ volatile("" : "+v"(lane));
+    return lane;
+}
+
 // ---- the rows of a tile -------------------------------------------------------------------------------------------------
 // Tiles of `rows` rows: sequence s owns tiles first_tile(s) .. first_tile(s + 1) - 1, at least as many as it needs, so that
 // a grid of fixed size finds its sequence on the card whatever the lengths are.
@@ -92,6 +122,7 @@ typedef struct tile_rows {
     int seq, row0; // first row of the tile within the sequence
     int rows;      // of the sequence: q_len * gqa
     int token0;    // the sequence's first query token
+    int first;     // token of the tile's first row, within the sequence
     int q_len, kv_len;
 } tile_rows;
 
@@ -117,7 +148,18 @@ INLINE bool tile_find(const rdk_attn_gfx1201_args *a, int tile, int rows, tile_r
     out->q_len = max_int(starts_at(a, low + 1) - out->token0, 0);
     out->kv_len = clamp_int(a->kv_lens[low], 0, a->max_keys);
     out->rows = out->q_len * a->gqa;
+    out->first = (int)divide_by((uint)out->row0, a->gqa_magic);
     return out->row0 < out->rows;
+}
+
+// A row's token, counted from the tile's first, and its head of the KV head's gqa: small numbers, so that a row's place is a
+// 32-bit offset from the tile's (gfx1201_geometry.c refuses strides for which it is not).
+typedef struct lane_row {
+    int token, head;
+} lane_row;
+INLINE lane_row row_of(const rdk_attn_gfx1201_args *a, const tile_rows *t, int row) {
+    int token = (int)divide_by((uint)row, a->gqa_magic);
+    return (lane_row){token - t->first, row - token * a->gqa};
 }
 
 // Keys that query token `token` of the sequence sees: [*low, *high).
@@ -127,27 +169,27 @@ INLINE void visible_keys(const rdk_attn_gfx1201_args *a, const tile_rows *t, int
 }
 
 // ---- the page table -----------------------------------------------------------------------------------------------------
-// Lane w looks up the w-th 16-key tile of a step; readers take their tile's offset from that lane. Tiles outside [begin, end)
-// stand for the nearest inside, which lies in a valid block; a tile never straddles blocks.
-typedef struct page_entry {
-    uint block;
-    int in_block; // first key of the tile in the block
-} page_entry;
-INLINE page_entry page_of(const rdk_attn_gfx1201_args *a, int seq, int step, int tiles, int begin, int end) {
-    global const char *table =
-        in_scalars((global const char *)(a->block_table + seq * a->block_table_stride));
-    int tile = clamp_int((step >> 4) + (lane_id() & (tiles - 1)), begin >> 4, (end - 1) >> 4);
-    uint index = divide_by((uint)tile, a->block_magic);
-    return (page_entry){*(global const uint *)(table + index * 4), (tile - (int)index * a->block_tiles) * 16};
+// Each lane looks up one 16-key tile of 32 in a row, so that a look-up serves several steps; readers take their tile's offset
+// from its lane. Tiles outside [begin, end) stand for the nearest inside, which lies in a valid block; a tile never straddles
+// blocks.
+enum { PAGED_KEYS = 32 * 16 };
+INLINE int paged_tile(int key, int begin, int end) {
+    return clamp_int((key >> 4) + lane_id(), begin >> 4, (end - 1) >> 4);
+}
+INLINE uint block_of(const rdk_attn_gfx1201_args *a, global const char *table, int key, int begin, int end) {
+    uint index = divide_by((uint)paged_tile(key, begin, end), a->block_magic);
+    return *(global const uint *)(table + index * 4);
 }
 typedef struct pages {
     ulong k, v; // byte offsets of this lane's tile in the caches
 } pages;
-INLINE pages pages_at(const rdk_attn_gfx1201_args *a, const page_entry *entry) {
-    uint last = (uint)a->blocks - 1,
-         block = entry->block < last ? entry->block : last; // the host cannot check ids here
-    return (pages){(ulong)block * a->k_stride_block + (uint)(entry->in_block * a->k_stride_token),
-                   (ulong)block * a->v_stride_block + (uint)(entry->in_block * a->v_stride_token)};
+INLINE pages pages_at(const rdk_attn_gfx1201_args *a, uint block, int key, int begin, int end) {
+    int tile = paged_tile(key, begin, end),
+        in_block = (tile - (int)divide_by((uint)tile, a->block_magic) * a->block_tiles) * 16;
+    uint last = (uint)a->blocks - 1;
+    block = block < last ? block : last; // the host cannot check ids here
+    return (pages){(ulong)block * a->k_stride_block + (uint)(in_block * a->k_stride_token),
+                   (ulong)block * a->v_stride_block + (uint)(in_block * a->v_stride_token)};
 }
 INLINE ulong read_lane(ulong x, int lane) {
     uint low = __builtin_amdgcn_readlane((uint)x, lane),

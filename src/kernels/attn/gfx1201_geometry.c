@@ -7,14 +7,23 @@
 
 typedef struct shape { // of the body's kernels for one head
     int64_t head_dim;
-    uint32_t waves;
-    const char *kernel[3], *merge; // 16, 32 and 64 rows a tile; NULL: none
+    uint32_t waves[3];             // of a tile of 16, 32 and 64 rows
+    const char *kernel[3], *merge; // NULL: none
 } shape;
+#define EACH(waves_, split_32_, split_64_)                                                                   \
+    { (waves_), (waves_) * (split_32_), (waves_) * (split_64_) }
 #define DECODE_SHAPES(row_)                                                                                  \
-    {64, RDK_WAVES_64, {row_ "_h64_r16", row_ "_h64_r32", row_ "_h64_r64"}, row_ "_merge_h64"},              \
-        {128, RDK_WAVES_128, {row_ "_h128_r16", row_ "_h128_r32", row_ "_h128_r64"}, row_ "_merge_h128"},    \
-        {256, RDK_WAVES_256, {row_ "_h256_r16", row_ "_h256_r32", row_ "_h256_r64"}, row_ "_merge_h256"}, {  \
-        512, RDK_WAVES_512, {row_ "_h512_r16", row_ "_h512_r32", NULL}, row_ "_merge_h512"                   \
+    {64, EACH (RDK_WAVES_64, 1, 1), {row_ "_h64_r16", row_ "_h64_r32", row_ "_h64_r64"}, row_ "_merge_h64"}, \
+        {128,                                                                                                \
+         EACH (RDK_WAVES_128, 1, 1),                                                                         \
+         {row_ "_h128_r16", row_ "_h128_r32", row_ "_h128_r64"},                                             \
+         row_ "_merge_h128"},                                                                                \
+        {256,                                                                                                \
+         EACH (RDK_WAVES_256, RDK_SPLIT_256_R32, RDK_SPLIT_256_R64),                                         \
+         {row_ "_h256_r16", row_ "_h256_r32", row_ "_h256_r64"},                                             \
+         row_ "_merge_h256"},                                                                                \
+    {                                                                                                        \
+        512, EACH (RDK_WAVES_512, 1, 1), {row_ "_h512_r16", row_ "_h512_r32", NULL}, row_ "_merge_h512"      \
     }
 static const shape decode_fp8[] = {DECODE_SHAPES("rdk_attn_decode_fp8kv_gfx1201")};
 static const shape decode_bf16[] = {DECODE_SHAPES("rdk_attn_decode_bf16kv_gfx1201")};
@@ -47,12 +56,25 @@ static bool aligned(const char *field, const void *data, int64_t stride_token, i
     rdi_fail(RD_E_INVALID, "attn: %s: data=%p, needs a multiple of 16", field, data);
     return false;
 }
+// Rows of a tile are found by 32-bit offsets from its first: up to 64 tokens and all heads of a KV head.
+static bool tile_within_2g(const char *field, const rdi_attn_args *a, int64_t stride_token,
+                           int64_t stride_head, rd_dtype dtype) {
+    int64_t bytes =
+        (64 * stride_token + a->q_heads / a->kv_heads * stride_head) * (int64_t)rd_dtype_bytes(dtype);
+    if (bytes <= INT32_MAX) return true;
+    rdi_fail(RD_E_INVALID, "attn: %s: 64 tokens and the heads of a KV head span %lld bytes, needs <= %d",
+             field, (long long)bytes, INT32_MAX);
+    return false;
+}
 static bool operands_fit(const rdi_attn_args *a) {
     if (!aligned("q", a->q, a->q_stride_token, a->q_stride_head, 0, a->q_dtype) ||
         !aligned("out", a->out, a->out_stride_token, a->out_stride_head, 0, a->out_dtype) ||
         !aligned("k_cache", a->k_cache, a->k_stride_token, a->k_stride_head, a->k_stride_block,
                  a->kv_dtype) ||
-        !aligned("v_cache", a->v_cache, a->v_stride_token, a->v_stride_head, a->v_stride_block, a->kv_dtype))
+        !aligned("v_cache", a->v_cache, a->v_stride_token, a->v_stride_head, a->v_stride_block,
+                 a->kv_dtype) ||
+        !tile_within_2g("q", a, a->q_stride_token, a->q_stride_head, a->q_dtype) ||
+        !tile_within_2g("out", a, a->out_stride_token, a->out_stride_head, a->out_dtype))
         return false;
     if (a->k_stride_dim == 1 && a->v_stride_dim == 1) return true;
     rdi_fail(RD_E_INVALID, "attn: %s: stride[3]=%lld, needs 1", a->k_stride_dim == 1 ? "v_cache" : "k_cache",
@@ -125,7 +147,16 @@ static int32_t height_of(const shape *of, int64_t rows) {
     return of->kernel[height] || height == 0 ? height : height - 1;
 }
 
-static int32_t decode(const rdi_attn_args *a, void *ws, const shape *shapes, rdi_launch *out) {
+// Chunks that a work-group takes one after the other, up to 8, so that it stages its queries once: as many as leave eight waves
+// a compute unit. No bit depends on it.
+static int32_t chunks_of_group(int64_t waves, const rd_device_info *device) {
+    int32_t chunks = 1;
+    while (chunks < 8 && waves / (2 * chunks) >= 8 * device->compute_units) chunks *= 2;
+    return chunks;
+}
+
+static int32_t decode(const rdi_attn_args *a, void *ws, const rd_device_info *device, const shape *shapes,
+                      rdi_launch *out) {
     if (!operands_fit(a)) return 0;
     while (shapes->head_dim != a->head_dim) shapes++; // the rows' constraint
     rdk_attn_gfx1201_args kernel = kernel_args(a);
@@ -133,8 +164,13 @@ static int32_t decode(const rdi_attn_args *a, void *ws, const shape *shapes, rdi
     int64_t partials = a->tokens * a->q_heads * kernel.chunks;
     kernel.acc = RDK_ADDR(ws);
     kernel.state = RDK_ADDR((float *)ws + partials * a->head_dim);
-    const uint32_t grid[3] = {tiles_of(a, 16 << height), (uint32_t)a->kv_heads, (uint32_t)kernel.chunks};
-    rdi_launch_fill(&out[0], shapes->kernel[height], grid, 32 * shapes->waves, &kernel, sizeof kernel);
+    int64_t tiles = tiles_of(a, 16 << height);
+    kernel.group_chunks =
+        chunks_of_group(tiles * a->kv_heads * kernel.chunks * shapes->waves[height], device);
+    const uint32_t grid[3] = {(uint32_t)tiles, (uint32_t)a->kv_heads,
+                              (uint32_t)rdi_ceil_div(kernel.chunks, kernel.group_chunks)};
+    rdi_launch_fill(&out[0], shapes->kernel[height], grid, 32 * shapes->waves[height], &kernel,
+                    sizeof kernel);
     const uint32_t rows[3] = {(uint32_t)a->tokens, (uint32_t)rdi_ceil_div(a->q_heads, RDK_MERGE_WAVES), 1};
     rdi_launch_fill(&out[1], shapes->merge, rows, 32 * RDK_MERGE_WAVES, &kernel, sizeof kernel);
     return 2;
@@ -142,13 +178,11 @@ static int32_t decode(const rdi_attn_args *a, void *ws, const shape *shapes, rdi
 
 int32_t rdi_attn_decode_fp8kv_gfx1201_geometry(const void *args, void *ws, const rd_device_info *device,
                                                rdi_launch *out) {
-    (void)device;
-    return decode(args, ws, decode_fp8, out);
+    return decode(args, ws, device, decode_fp8, out);
 }
 int32_t rdi_attn_decode_bf16kv_gfx1201_geometry(const void *args, void *ws, const rd_device_info *device,
                                                 rdi_launch *out) {
-    (void)device;
-    return decode(args, ws, decode_bf16, out);
+    return decode(args, ws, device, decode_bf16, out);
 }
 
 static int32_t prefill(const rdi_attn_args *a, const prefill_shape *shapes, rdi_launch *out) {

@@ -6,6 +6,7 @@
 #define HEAD       64
 #define WAVES      RDK_PREFILL_WAVES_64
 #define ROW_TILES  (RDK_PREFILL_ROWS_64 / 16)
+#define ROW_SPLIT  1
 #define LOADS_MOST 8
 #define BODY       SYMBOL(ROW, _h64)
 #include "kernels/attn/gfx1201_body.h"
@@ -13,6 +14,7 @@
 #define HEAD       128
 #define WAVES      RDK_PREFILL_WAVES_128
 #define ROW_TILES  (RDK_PREFILL_ROWS_128 / 16)
+#define ROW_SPLIT  1
 #define LOADS_MOST 8
 #define BODY       SYMBOL(ROW, _h128)
 #include "kernels/attn/gfx1201_body.h"
@@ -20,6 +22,7 @@
 #define HEAD       256
 #define WAVES      RDK_PREFILL_WAVES_256
 #define ROW_TILES  (RDK_PREFILL_ROWS_256 / 16)
+#define ROW_SPLIT  1
 #define LOADS_MOST 8
 #define BODY       SYMBOL(ROW, _h256)
 #include "kernels/attn/gfx1201_body.h"
@@ -27,6 +30,7 @@
 #define HEAD       512
 #define WAVES      RDK_PREFILL_WAVES_512
 #define ROW_TILES  (RDK_PREFILL_ROWS_512 / 16)
+#define ROW_SPLIT  1
 #define LOADS_MOST 8
 #define BODY       SYMBOL(ROW, _h512)
 #include "kernels/attn/gfx1201_body.h"

@@ -9,19 +9,18 @@
 
 enum { RDI_ATTN_CHUNK_MIN = 256, RDI_ATTN_CHUNK_MAX = 2048 };
 
+// Chunks of 512 << d keys begin at position 8192 << d, as chunk 32 + 16 d; d = 2 has no end.
 static inline int64_t rdi_attn_chunk_begin(int64_t index) {
     if (index <= 32) return index * 256;
-    if (index <= 48) return 8192 + (index - 32) * 512;
-    if (index <= 64) return 16384 + (index - 48) * 1024;
-    return 32768 + (index - 64) * 2048;
+    int64_t d = index < 48 ? 0 : index < 64 ? 1 : 2;
+    return ((int64_t)8192 << d) + ((index - 32 - 16 * d) << (9 + d));
 }
 
 // The chunk that holds `position` >= 0.
 static inline int64_t rdi_attn_chunk_of(int64_t position) {
     if (position < 8192) return position / 256;
-    if (position < 16384) return 32 + (position - 8192) / 512;
-    if (position < 32768) return 48 + (position - 16384) / 1024;
-    return 64 + (position - 32768) / 2048;
+    int64_t d = position < 16384 ? 0 : position < 32768 ? 1 : 2;
+    return 32 + 16 * d + ((position - ((int64_t)8192 << d)) >> (9 + d));
 }
 
 static inline int64_t rdi_attn_chunk_count(int64_t keys) {

@@ -34,6 +34,25 @@ __device__ __forceinline__ void barrier_wait(uint64_t *barrier, uint32_t parity)
                  : "memory");
 }
 
+// ---- clusters ---------------------------------------------------------------------------------------------------------
+__device__ __forceinline__ uint32_t cluster_rank() {
+    uint32_t rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+__device__ __forceinline__ void cluster_sync() {
+    asm volatile("barrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire;" ::: "memory");
+}
+// Where a barrier of this block stands in block `rank` of the cluster.
+__device__ __forceinline__ uint32_t cluster_address(const uint64_t *barrier, uint32_t rank) {
+    uint32_t address;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(smem_address(barrier)), "r"(rank));
+    return address;
+}
+__device__ __forceinline__ void barrier_arrive_at(uint32_t cluster_address) {
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(cluster_address) : "memory");
+}
+
 // ---- copies -------------------------------------------------------------------------------------------------------------
 // One box of a 2-d tensor map into shared memory; x counts along the row. The barrier's transaction count takes the whole box
 // even where it sticks out of the tensor, and what sticks out reads as zero.
@@ -41,6 +60,14 @@ __device__ __forceinline__ void copy_box(void *to, const void *map, uint64_t *ba
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(
                      smem_address(to)),
                  "l"(map), "r"(smem_address(barrier)), "r"(x), "r"(y)
+                 : "memory");
+}
+// The same box into the same place of every block of the cluster whose bit is set, and onto each one's own barrier.
+__device__ __forceinline__ void copy_box_cluster(void *to, const void *map, uint64_t *barrier, int32_t x, int32_t y,
+                                                 uint16_t blocks) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+                 "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(smem_address(to)),
+                 "l"(map), "r"(smem_address(barrier)), "r"(x), "r"(y), "h"(blocks)
                  : "memory");
 }
 // The same for data read once: the line leaves the second-level cache first.
@@ -109,6 +136,14 @@ __device__ __forceinline__ uint4 load_relaxed(const uint4 *from) {
 __device__ __forceinline__ void store_relaxed(uint4 *to, uint4 v) {
     asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
                  : "memory");
+}
+__device__ __forceinline__ uint32_t load_acquire(const uint32_t *from) {
+    uint32_t v;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(from) : "memory");
+    return v;
+}
+__device__ __forceinline__ void store_release(uint32_t *to, uint32_t v) {
+    asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(v) : "memory");
 }
 
 template <int COUNT> __device__ __forceinline__ void registers_give() {

@@ -2,6 +2,7 @@
 // Launches of the sm_90a GEMM kernels: arguments of the op in, launches out, no driver call.
 #include "kernels/gemm_fp8block/args.h"
 #include "kernels/gemm_fp8block/sm90a_args.h"
+#include "kernels/gemm_fp8block/sm90a_geometry.h"
 #include "kernels/rows.h"
 
 #include <stddef.h>
@@ -22,13 +23,12 @@ size_t rdi_gemm_step_sm90a_ws(const void *args, int32_t units) {
            sizeof(float);
 }
 
-// The copy engine wants 16-byte rows; a single row may have any stride.
-static bool engine_can(const void *data, int64_t rows, int64_t stride_bytes) {
+bool rdi_sm90a_engine_can(const void *data, int64_t rows, int64_t stride_bytes) {
     return (uintptr_t)data % 16 == 0 && (rows == 1 || stride_bytes % 16 == 0);
 }
 
-static rdi_tensor_map byte_map(uint32_t arg_offset, const void *base, int64_t rows, int64_t k, int64_t stride,
-                               int32_t box_rows) {
+rdi_tensor_map rdi_sm90a_byte_map(uint32_t arg_offset, const void *base, int64_t rows, int64_t k, int64_t stride,
+                                  int32_t box_rows) {
     return (rdi_tensor_map){
         .arg_offset = arg_offset,
         .base = base,
@@ -81,7 +81,7 @@ static void step_launch(const rdi_gemm_args *a, void *ws, const rd_device_info *
         .ranges = ranges,
         .range_units = (int32_t)(units / ranges),
         .range_rest = (int32_t)(units % ranges),
-        .use_maps = engine_can(a->a, a->m, a->a_stride) && engine_can(a->w, a->n, a->w_stride),
+        .use_maps = rdi_sm90a_engine_can(a->a, a->m, a->a_stride) && rdi_sm90a_engine_can(a->w, a->n, a->w_stride),
         .w_scale_e8m0 = a->w_scale_dtype == RD_DTYPE_E8M0,
         .bias_type = rdk_type_code(a->bias_dtype),
         .c_type = rdk_type_code(a->c_dtype),
@@ -92,8 +92,8 @@ static void step_launch(const rdi_gemm_args *a, void *ws, const rd_device_info *
     out->dependent = true;
     if (kernel.use_maps) {
         out->map_count = 2;
-        out->map[0] = byte_map(offsetof(rdk_gemm_step_args, w_map), a->w, a->n, a->k, a->w_stride, rows);
-        out->map[1] = byte_map(offsetof(rdk_gemm_step_args, a_map), a->a, a->m, a->k, a->a_stride, tokens);
+        out->map[0] = rdi_sm90a_byte_map(offsetof(rdk_gemm_step_args, w_map), a->w, a->n, a->k, a->w_stride, rows);
+        out->map[1] = rdi_sm90a_byte_map(offsetof(rdk_gemm_step_args, a_map), a->a, a->m, a->k, a->a_stride, tokens);
     }
 }
 
