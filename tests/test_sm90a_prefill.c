@@ -62,10 +62,10 @@ static void test_shapes(void **state) {
     static const int dims[] = {64, 128, 256, 512};
     for (int i = 0; i < 4; i++)
         for (int fp8 = 0; fp8 < 2; fp8++) {
-            int keys = rdk_prefill_keys(dims[i], fp8), slots = rdk_prefill_slots(dims[i], fp8);
+            int keys = rdk_prefill_keys(dims[i]), slots = rdk_prefill_slots(dims[i]);
             assert_true(keys % 16 == 0 && keys * 128 % 1024 == 0);     // depth of a product; swizzle atoms
             assert_true(slots >= 4 && slots <= RDK_PREFILL_SLOTS_MAX); // two tiles in use, two on their way
-            assert_true(rdk_prefill_shared_bytes(dims[i], fp8) <= 227 * 1024);
+            assert_true(rdk_prefill_shared_bytes(dims[i]) <= 227 * 1024);
         }
     assert_true(sizeof(rdk_attn_prefill_sm90a_args) <= RDI_LAUNCH_ARG_BYTES);
 }
@@ -74,24 +74,34 @@ static void test_launch(void **state) {
     (void)state;
     rdi_launch out[RDI_MAX_LAUNCHES];
     rdi_attn_args a = call(256, 24, 4, RD_DTYPE_BF16);
-    assert_int_equal(rdi_attn_prefill_sm90a_geometry(&a, NULL, &h200, out), 1);
-    assert_string_equal(out->kernel, "rdk_attn_prefill_sm90a_bf16_d256");
-    assert_int_equal(out->grid[0], 132);
-    assert_int_equal(out->block[0], 384);
-    rdk_attn_prefill_sm90a_args args = args_of(out);
+    uint32_t counter;
+    assert_int_equal(rdi_attn_prefill_sm90a_ws(&a, 132), sizeof counter);
+    assert_int_equal(rdi_attn_prefill_sm90a_geometry(&a, &counter, &h200, out), 2);
+    assert_string_equal(out[0].kernel, "rdk_attn_prefill_sm90a_begin"); // 1540 units: the counter starts at zero
+    assert_int_equal(args_of(&out[0]).taken, (uint64_t)(uintptr_t)&counter);
+    assert_string_equal(out[1].kernel, "rdk_attn_prefill_sm90a_bf16_d256");
+    assert_int_equal(out[1].grid[0], 132);
+    assert_int_equal(out[1].block[0], 384);
+    assert_int_equal(out[1].shared_bytes, rdk_prefill_shared_bytes(256));
+    rdk_attn_prefill_sm90a_args args = args_of(&out[1]);
+    assert_int_equal(args.taken, (uint64_t)(uintptr_t)&counter);
     assert_int_equal(args.group, 6);
     for (uint32_t row = 0; row < 128 + 5; row++) // 2 x * magic fits 64 bits
         assert_int_equal((uint64_t)(2 * row) * args.group_magic >> 32, row / 6);
-    assert_int_equal(args.box_rows * args.boxes, rdk_prefill_keys(256, 0));
+    assert_int_equal(args.box_rows * args.boxes, rdk_prefill_keys(256));
     assert_int_equal(64 % args.box_rows, 0);  // a box lies in one block
     assert_int_equal(args.heads_together, 1); // 32 K keys x 256 x 2 x 2 bytes are 32 MB
     a.max_kv_len = 8192;
     a.tokens = 100; // 600 rows: five tiles of each KV head
-    assert_int_equal(rdi_attn_prefill_sm90a_geometry(&a, NULL, &h200, out), 1);
-    assert_int_equal(out->grid[0], 20);
+    assert_int_equal(rdi_attn_prefill_sm90a_geometry(&a, &counter, &h200, out), 1);
+    assert_int_equal(out->grid[0], 20); // one a block at the most: no counter
+    assert_int_equal(args_of(out).taken, 0);
     assert_int_equal(args_of(out).heads_together, 4);
     a = call(512, 8, 8, RD_DTYPE_E4M3);
-    assert_int_equal(rdi_attn_prefill_sm90a_geometry(&a, NULL, &h200, out), 1);
+    a.tokens = 64;
+    assert_int_equal(rdi_attn_prefill_sm90a_geometry(&a, &counter, &h200, out), 1);
+    assert_int_equal(out->grid[0], 16);
+    assert_int_equal(out->block[0], 512);
     assert_string_equal(out->kernel, "rdk_attn_prefill_sm90a_fp8_d512");
     assert_int_equal(args_of(out).group, 1);
     for (uint32_t row = 0; row < 129; row++)
@@ -102,6 +112,7 @@ static void test_maps(void **state) {
     (void)state;
     rdi_launch out[RDI_MAX_LAUNCHES];
     rdi_attn_args a = call(256, 24, 4, RD_DTYPE_BF16);
+    a.tokens = 8;
     a.v_stride_block *= 2; // K and V of a block side by side
     assert_int_equal(rdi_attn_prefill_sm90a_geometry(&a, NULL, &h200, out), 1);
     assert_int_equal(out->map_count, 2);
@@ -121,6 +132,7 @@ static void test_maps(void **state) {
     assert_int_equal(args_of(out).k_block_rows, 64);
     assert_int_equal(args_of(out).v_block_rows, 128);
     a = call(64, 8, 1, RD_DTYPE_E4M3);
+    a.tokens = 8;
     a.k_stride_head = 7; // of the only head: not used
     a.block_tokens = 48;
     assert_int_equal(rdi_attn_prefill_sm90a_geometry(&a, NULL, &h200, out), 1);
@@ -168,7 +180,7 @@ static void test_no_spills(void **state) {
                 fail_msg("%s spills %d bytes", object->kernels[k].symbol, object->kernels[k].spills);
     }
     if (!seen) skip(); // built without nvcc
-    assert_int_equal(seen, 8);
+    assert_int_equal(seen, 9);
 }
 
 int main(void) {

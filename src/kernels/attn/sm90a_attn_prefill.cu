@@ -11,7 +11,7 @@
 constexpr float LOG2E = 1.4426950408889634f;
 constexpr float TOP_SLACK = 8.0f; // a row's reference exponent follows its largest score only when it falls behind by this
 
-enum { BARRIER_GROUP = 1, BARRIER_ALL = 3, BARRIER_TURN = 4 }; // named barriers; 6: sm90a_prefill_load.cuh
+enum { BARRIER_GROUP = 1, BARRIER_ALL = 3 }; // named barriers beside BARRIER_WIDENING
 
 __device__ __forceinline__ float power_of_two(float x) { // 2 ulp; -inf gives 0
     float y;
@@ -24,9 +24,9 @@ __device__ __forceinline__ float tanh_of(float x) { // 1 - 2 / (1 + e^2x): absol
 
 // Running softmax of a lane's two rows, base 2.
 struct row_pair {
-    float top[2], weight[2];      // reference exponent; this lane's share of the sum
-    float before[2], after[2];    // what a score is multiplied by: before a cap, in the exponent
-    int32_t first[2], last[2];    // keys that the rows see
+    float top[2], weight[2]; // reference exponent; this lane's share of the sum
+    float scale[2];          // of scores: into the cap, or into the exponent where there is none
+    int32_t last[2];         // key that the row sees; its first follows from the window
 };
 
 template <class S>
@@ -41,38 +41,37 @@ __device__ __forceinline__ row_pair start_rows(const rdk_attn_prefill_sm90a_args
         float scale = args.scale * k_scale * (S::fp8 ? factor[row + 8 * r] : 1.0f);
         p.top[r] = sink;
         p.weight[r] = 0.0f;
-        p.before[r] = args.softcap > 0 ? scale / args.softcap : 1.0f;
-        p.after[r] = args.softcap > 0 ? args.softcap * LOG2E : scale * LOG2E;
+        p.scale[r] = args.softcap > 0 ? scale / args.softcap : scale * LOG2E;
         p.last[r] = w.kv_len - w.q_len + min(at.token, w.q_len - 1);
-        p.first[r] = args.window > 0 ? p.last[r] - args.window + 1 : 0;
     }
     return p;
 }
 
 template <int KEYS> __device__ __forceinline__ void cap_scores(float (&s)[KEYS / 2], const row_pair &p) {
 #pragma unroll
-    for (int i = 0; i < KEYS / 2; i++) s[i] = tanh_of(s[i] * p.before[i / 2 % 2]);
+    for (int i = 0; i < KEYS / 2; i++) s[i] = tanh_of(s[i] * p.scale[i / 2 % 2]);
 }
 // Scores of keys that a row does not see become -inf. `key`: the tile's first.
-template <int KEYS> __device__ __forceinline__ void hide_scores(float (&s)[KEYS / 2], const row_pair &p, int32_t key) {
+template <int KEYS>
+__device__ __forceinline__ void hide_scores(float (&s)[KEYS / 2], const row_pair &p, int32_t key, int32_t window) {
     int32_t mine = key + threadIdx.x % 4 * 2;
 #pragma unroll
     for (int i = 0; i < KEYS / 2; i++) {
         int32_t at = i / 4 * 8 + i % 2, r = i / 2 % 2;
-        if (at > p.last[r] - mine || at < p.first[r] - mine) s[i] = -INFINITY;
+        if (at > p.last[r] - mine || (window > 0 && at <= p.last[r] - window - mine)) s[i] = -INFINITY;
     }
 }
 
 // Scores to weights; keep: what the sums so far are to be multiplied by.
-template <int KEYS> __device__ __forceinline__ void soften(float (&s)[KEYS / 2], row_pair &p, float (&keep)[2]) {
+template <int KEYS> __device__ __forceinline__ void soften(float (&s)[KEYS / 2], row_pair &p, float softcap, float (&keep)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        float top = s[2 * r];
+        float top = s[2 * r], scale = softcap > 0 ? softcap * LOG2E : p.scale[r];
 #pragma unroll
         for (int i = 0; i < KEYS / 2; i++)
             if (i / 2 % 2 == r) top = fmaxf(top, s[i]);
         top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
-        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2)) * p.after[r];
+        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2)) * scale;
         keep[r] = 1.0f;
         if (top - p.top[r] > TOP_SLACK) { // false for -inf against -inf
             keep[r] = power_of_two(p.top[r] - top);
@@ -82,7 +81,7 @@ template <int KEYS> __device__ __forceinline__ void soften(float (&s)[KEYS / 2],
 #pragma unroll
         for (int i = 0; i < KEYS / 2; i++)
             if (i / 2 % 2 == r) {
-                s[i] = power_of_two(fmaf(s[i], p.after[r], -from));
+                s[i] = power_of_two(fmaf(s[i], scale, -from));
                 sum += s[i];
             }
         p.weight[r] = fmaf(p.weight[r], keep[r], sum);
@@ -105,7 +104,11 @@ template <class S>
 __device__ __forceinline__ void start_values(float (&o)[S::out_dims / 2], const uint32_t (&weights)[S::keys / 4], uint32_t v, int accumulate) {
 #pragma unroll
     for (int step = 0; step < S::keys / 16; step++)
-        wgmma16<S::fp8, S::out_dims>::weights(o, weights + 4 * step, v + step * 2048 / 16, step > 0 || accumulate);
+#pragma unroll
+        for (int part = 0; part < S::out_dims / S::product_dims; part++)
+            wgmma16<S::fp8, S::product_dims>::weights(
+                *reinterpret_cast<float(*)[S::product_dims / 2]>(o + part * S::product_dims / 2), weights + 4 * step,
+                v + (step * 2048 + part * S::product_dims / 64 * S::chunk_bytes) / 16, step > 0 || accumulate);
     wgmma_commit();
 }
 
@@ -122,11 +125,15 @@ template <class S> __device__ __forceinline__ void clear_values(unsigned char *t
 template <class S> struct consumer {
     const rdk_attn_prefill_sm90a_args &args;
     prefill_state &state;
-    unsigned char *ring, *q;
-    int32_t thread, group; // of the consumers; of four warps
-    uint32_t q_at;
+    unsigned char *ring, *queries;
+    int32_t group; // of four warps
     ring_place<S::slots> slot;
+    ring_place<S::query_buffers> buffer;
+    uint32_t q_at;
 
+    __device__ __forceinline__ float *factors() { return state.factor[S::query_buffers == 2 ? buffer.at : buffer.parity]; }
+
+    static __device__ __forceinline__ int32_t thread() { return threadIdx.x - S::first_consumer; }
     __device__ __forceinline__ void release(int32_t at) {
         __syncwarp();
         if (threadIdx.x % 32 == 0) barrier_arrive(&state.empty[at]);
@@ -140,39 +147,57 @@ template <class S> struct consumer {
         unsigned char *tile = ring + slot.at * S::slot_bytes + (S::splits_dims ? group * (S::out_dims / 64) * S::chunk_bytes : 0);
         return values_descriptor(tile, S::chunk_bytes);
     }
+    // The queries of this work, ready for products: bf16 rows have been copied; the others, and rows for f16 products, pass here.
     __device__ __forceinline__ void fetch_queries(const prefill_work &w, const row_base &base) {
         constexpr int threads = S::splits_dims ? S::consumers : 128;
         int32_t first = S::splits_dims ? 0 : group * 64;
-        if (S::splits_dims) named_sync(BARRIER_ALL, S::consumers); // the other group may still read the last ones
-        if (args.q_type == RDK_F32)
-            load_queries<S, true, threads, 64>(args, w, base, first, thread % threads, q, state.factor);
-        else
-            load_queries<S, false, threads, 64>(args, w, base, first, thread % threads, q, state.factor);
+        unsigned char *q = queries + buffer.at * S::query_bytes;
+        float *factor = factors();
+        q_at = wgmma_descriptor(q + first * S::dims * 2);
+        int barrier = S::splits_dims ? BARRIER_ALL : BARRIER_GROUP + group;
+        if (args.q_type == RDK_F32) {
+            named_sync(barrier, threads); // other warps may still read the last ones
+            narrow_queries<S, true, threads>(args, w, base, first, thread() % threads, q, factor);
+        } else {
+            barrier_wait(&state.queries_full[buffer.at], buffer.parity);
+            if (S::fp8) narrow_queries<S, false, threads>(args, w, base, first, thread() % threads, q, factor);
+        }
         fence_async();
-        named_sync(S::splits_dims ? BARRIER_ALL : BARRIER_GROUP + group, threads);
+        if (S::fp8 || args.q_type == RDK_F32) named_sync(barrier, threads);
     }
-    __device__ __forceinline__ void weigh(const prefill_work &w, const row_pair &rows, float (&s)[S::keys / 2], int32_t tile,
+    __device__ __forceinline__ void release_queries() {
+        __syncwarp();
+        if (threadIdx.x % 32 == 0 && args.q_type != RDK_F32) barrier_arrive(&state.queries_empty[buffer.at]);
+    }
+    __device__ __forceinline__ void weigh(const row_pair &rows, float (&s)[S::keys / 2], int32_t tile,
                                           int32_t all_see, int32_t all_from) {
         if (args.softcap > 0) cap_scores<S::keys>(s, rows);
-        if (tile * S::keys + S::keys - 1 > all_see || tile * S::keys < all_from) hide_scores<S::keys>(s, rows, tile * S::keys);
+        if (tile * S::keys + S::keys - 1 > all_see || tile * S::keys < all_from)
+            hide_scores<S::keys>(s, rows, tile * S::keys, args.window);
     }
 
     __device__ __forceinline__ void attend(const prefill_work &w) {
         row_base base = base_of(args, w);
         fetch_queries(w, base);
-        int32_t row = (S::splits_dims ? 0 : group * 64) + thread / 32 % 4 * 16 + threadIdx.x % 32 / 4;
-        row_pair rows = start_rows<S>(args, w, base, row, state.factor);
-        int32_t all_see = __shfl_sync(0xffffffffu, rows.last[0], 0), all_from = __shfl_sync(0xffffffffu, rows.first[1], 31);
+        int32_t row = (S::splits_dims ? 0 : group * 64) + thread() / 32 % 4 * 16 + threadIdx.x % 32 / 4;
+        row_pair rows = start_rows<S>(args, w, base, row, factors());
+        int32_t all_see = __shfl_sync(0xffffffffu, rows.last[0], 0),
+                all_from = args.window > 0 ? __shfl_sync(0xffffffffu, rows.last[1], 31) - args.window + 1 : 0;
         float o[S::out_dims / 2];
 #pragma unroll
         for (int i = 0; i < S::out_dims / 2; i++) o[i] = 0.0f;
-        if (w.tiles > 0) sum_tiles(w, rows, o, all_see, all_from);
-        finish(w, base, row, rows, o);
+        if (w.tiles > 0)
+            sum_tiles(w, rows, o, all_see, all_from);
+        else
+            release_queries();
+        buffer.next();
+        finish(w, base_of(args, w), row, rows, o);
     }
     __device__ __forceinline__ void sum_tiles(const prefill_work &w, row_pair &rows, float (&o)[S::out_dims / 2], int32_t all_see,
                                               int32_t all_from) {
         float s[S::keys / 2], keep[2];
         uint32_t weights[S::keys / 4];
+        int32_t tile = w.tile, last = w.tile + w.tiles - 1;
         uint32_t at = wait_keys();
         wgmma_fence();
         start_scores<S>(s, q_at, at);
@@ -180,25 +205,26 @@ template <class S> struct consumer {
         wgmma_pin(s);
         release(slot.at);
         slot.next();
-        weigh(w, rows, s, w.tile, all_see, all_from);
-        soften<S::keys>(s, rows, keep);
+        if (tile == last) release_queries();
+        weigh(rows, s, tile, all_see, all_from);
+        soften<S::keys>(s, rows, args.softcap, keep);
         pack_weights<S::fp8, S::keys>(s, weights);
 #pragma unroll 1
-        for (int32_t i = 1; i < w.tiles; i++) {
+        while (tile < last) {
+            tile++;
             at = wait_keys();
             int32_t keys_slot = slot.at;
-            if (S::takes_turns) named_sync(BARRIER_TURN + group, S::consumers);
             wgmma_fence();
             start_scores<S>(s, q_at, at);
             slot.next();
             at = wait_values();
             start_values<S>(o, weights, at, 1);
-            if (S::takes_turns) named_arrive(BARRIER_TURN + 1 - group, S::consumers);
             wgmma_wait<1>();
             wgmma_pin(s);
             release(keys_slot);
-            weigh(w, rows, s, w.tile + i, all_see, all_from);
-            soften<S::keys>(s, rows, keep);
+            if (tile == last) release_queries();
+            weigh(rows, s, tile, all_see, all_from);
+            soften<S::keys>(s, rows, args.softcap, keep);
             wgmma_wait<0>();
             wgmma_pin(o);
             release(slot.at);
@@ -209,8 +235,8 @@ template <class S> struct consumer {
             pack_weights<S::fp8, S::keys>(s, weights);
         }
         at = wait_values();
-        int32_t end = (w.tile + w.tiles) * S::keys;
-        if (!S::fp8 && end > w.kv_len) clear_values<S>(ring + slot.at * S::slot_bytes, w.kv_len - end + S::keys, thread);
+        int32_t end = (last + 1) * S::keys;
+        if (!S::fp8 && end > w.kv_len) clear_values<S>(ring + slot.at * S::slot_bytes, w.kv_len - end + S::keys, thread());
         wgmma_fence();
         start_values<S>(o, weights, at, 1);
         wgmma_wait<0>();
@@ -236,43 +262,41 @@ template <class S> struct consumer {
     }
     __device__ __forceinline__ void run() {
         ring_place<2> post;
-        if (S::takes_turns && group == 1) named_arrive(BARRIER_TURN, S::consumers);
         for (;; post.next()) {
             barrier_wait(&state.work_full[post.at], post.parity);
-            prefill_work w = state.work[post.at];
-            release_work(post.at);
+            const prefill_work &w = state.work[post.at]; // read again at the end: it would not fit in registers meanwhile
             if (w.seq < 0) return;
             attend(w);
+            __syncwarp();
+            if (threadIdx.x % 32 == 0) barrier_arrive(&state.work_empty[post.at]);
         }
-    }
-    __device__ __forceinline__ void release_work(int32_t at) {
-        __syncwarp();
-        if (threadIdx.x % 32 == 0) barrier_arrive(&state.work_empty[at]);
     }
 };
 
-__device__ __forceinline__ void init_barriers(prefill_state &state, int slots, int full, int consumer_warps, int readers) {
-    for (int i = 0; i < slots; i++) {
-        barrier_init(&state.full[i], full);
+template <class S> __device__ __forceinline__ void init_barriers(prefill_state &state) {
+    constexpr int warps = S::consumers / 32, widening = S::fp8 ? WIDENING_WARPS : 0;
+    for (int i = 0; i < S::slots; i++) {
+        barrier_init(&state.full[i], S::fp8 ? widening : 1);
         barrier_init(&state.raw[i], 1);
-        barrier_init(&state.empty[i], consumer_warps);
+        barrier_init(&state.empty[i], warps);
     }
     for (int i = 0; i < 2; i++) {
         barrier_init(&state.work_full[i], 1);
-        barrier_init(&state.work_empty[i], readers);
+        barrier_init(&state.work_empty[i], warps + widening + 3);
+        barrier_init(&state.queries_full[i], 96);
+        barrier_init(&state.queries_empty[i], warps);
     }
     barrier_init_fence();
 }
 
 template <class S> __device__ __forceinline__ void prefill(const rdk_attn_prefill_sm90a_args &args) {
     extern __shared__ unsigned char shared[];
-    unsigned char *ring = shared + (1024 - smem_address(shared) % 1024) % 1024, *q = ring + S::slots * S::slot_bytes;
-    prefill_state &state = *reinterpret_cast<prefill_state *>(q + S::rows * S::dims * 2);
+    unsigned char *ring = shared + (1024 - smem_address(shared) % 1024) % 1024, *queries = ring + S::slots * S::slot_bytes;
+    prefill_state &state = *reinterpret_cast<prefill_state *>(queries + S::query_buffers * S::query_bytes);
     if (threadIdx.x == 0) {
         prefetch_map(args.k_map);
         prefetch_map(args.v_map);
-        constexpr int warps = S::consumers / 32;
-        init_barriers(state, S::slots, S::fp8 ? WIDENING_WARPS : 1, warps, warps + (S::fp8 ? WIDENING_WARPS : 0));
+        init_barriers<S>(state);
     }
     __syncthreads();
     wait_dependencies();
@@ -280,17 +304,26 @@ template <class S> __device__ __forceinline__ void prefill(const rdk_attn_prefil
         registers_give<S::load_registers>();
         if (threadIdx.x < 32)
             load_all<S>(args, state, ring);
-        else if constexpr (S::fp8)
-            widen_all<S>(state, ring);
+        else
+            copy_queries<S>(args, state, queries);
+    } else if (S::fp8 && threadIdx.x < 256) {
+        registers_give<S::widen_registers>();
+        widen_all<S>(state, ring);
     } else {
         registers_take<S::take_registers>();
-        int32_t thread = threadIdx.x - 128, group = __shfl_sync(0xffffffffu, thread / 128, 0);
-        consumer<S>{args, state, ring, q, thread, group, wgmma_descriptor(q + (S::splits_dims ? 0 : group * 64 * S::dims * 2)), {}}.run();
+        int32_t group = __shfl_sync(0xffffffffu, (threadIdx.x - S::first_consumer) / 128, 0);
+        consumer<S>{args, state, ring, queries, group, {}, {}, 0}.run();
     }
 }
 
+// Before a call with more units than blocks.
+extern "C" __global__ void rdk_attn_prefill_sm90a_begin(const __grid_constant__ rdk_attn_prefill_sm90a_args args) {
+    wait_dependencies();
+    if (threadIdx.x == 0) *args.taken = 0;
+}
+
 #define PREFILL_KERNEL(name_, dims_, fp8_)                                                                                       \
-    extern "C" __global__ void __launch_bounds__(RDK_PREFILL_THREADS, 1)                                                   \
+    extern "C" __global__ void __launch_bounds__(rdk_prefill_threads(fp8_), 1)                                                   \
         rdk_attn_prefill_sm90a_##name_(const __grid_constant__ rdk_attn_prefill_sm90a_args args) {                               \
         prefill<prefill_shape<dims_, fp8_>>(args);                                                                               \
     }

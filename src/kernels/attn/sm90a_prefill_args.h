@@ -6,31 +6,37 @@
 #include "kernels/common/sm90a_types.h"
 
 // A block holds two groups of four warps, 64 query rows each (head 512: the same 64 rows, 256 output dims each), beside the
-// warp that loads and, for e4m3, three that widen. Keys come in tiles, each of K or V a slot of the ring.
-enum { RDK_PREFILL_SLOTS_MAX = 8, RDK_PREFILL_THREADS = 384 };
+// warp that loads and, for e4m3, four that widen. Keys come in tiles, each of K or V a slot of the ring.
+enum { RDK_PREFILL_SLOTS_MAX = 8, RDK_PREFILL_STATE_BYTES = 1536 };
 RDK_HOST_DEVICE int rdk_prefill_rows(int dims) {
     return dims == 512 ? 64 : 128;
 }
 // Tiles are cut at multiples of this, so that a row's bits depend on nothing but its own keys' positions.
-RDK_HOST_DEVICE int rdk_prefill_keys(int dims, int fp8) {
-    return dims == 512 ? 32 : dims == 256 ? (fp8 ? 64 : 80) : 128;
+RDK_HOST_DEVICE int rdk_prefill_keys(int dims) {
+    return dims == 512 ? 32 : dims == 256 ? 64 : 128;
 }
-RDK_HOST_DEVICE int rdk_prefill_slots(int dims, int fp8) { // as many as 227 KB hold beside the queries
-    return dims == 512 ? 5 : dims == 256 ? (fp8 ? 5 : 4) : dims == 128 ? 6 : 8;
+RDK_HOST_DEVICE int rdk_prefill_slots(int dims) { // as many as 227 KB hold beside the queries
+    return dims <= 64 ? 8 : 5;
 }
-RDK_HOST_DEVICE int rdk_prefill_tile_bytes(int dims, int fp8) {
-    return rdk_prefill_slots(dims, fp8) * rdk_prefill_keys(dims, fp8) * dims * 2 +
-           rdk_prefill_rows(dims) * dims * 2;
+RDK_HOST_DEVICE int rdk_prefill_query_buffers(int dims) { // the next work's queries come in early where they find room
+    return dims <= 128 ? 2 : 1;
 }
-// 1024: tiles are aligned to their swizzle atoms; the other 1024 hold barriers, work entries and a factor a row.
-RDK_HOST_DEVICE int rdk_prefill_shared_bytes(int dims, int fp8) {
-    return rdk_prefill_tile_bytes(dims, fp8) + 1024 + 1024;
+RDK_HOST_DEVICE int rdk_prefill_threads(int fp8) {
+    return fp8 ? 512 : 384;
+}
+RDK_HOST_DEVICE int rdk_prefill_tile_bytes(int dims) {
+    return rdk_prefill_slots(dims) * rdk_prefill_keys(dims) * dims * 2 +
+           rdk_prefill_query_buffers(dims) * rdk_prefill_rows(dims) * dims * 2;
+}
+// 1024: tiles are aligned to their swizzle atoms. Barriers, work entries and a factor a row stand behind them.
+RDK_HOST_DEVICE int rdk_prefill_shared_bytes(int dims) {
+    return rdk_prefill_tile_bytes(dims) + 1024 + RDK_PREFILL_STATE_BYTES;
 }
 
 // Row `r` of a sequence is query token r / group and head r % group of the KV head: heads that share keys share a tile.
 typedef struct rdk_attn_prefill_sm90a_args {
-    RDK_ALIGN64 unsigned char
-        k_map[128]; // [dims, kv_heads, rows of all blocks]; box: 128 bytes x 1 x box_rows
+    // [dims, kv_heads, rows of all blocks]; box: 128 bytes (head 64 in e4m3: 64) x 1 x box_rows
+    RDK_ALIGN64 unsigned char k_map[128];
     unsigned char v_map[128];
     RDK_PTR(const void) q;
     RDK_PTR(const float) k_scale; // NULL = 1
@@ -40,6 +46,7 @@ typedef struct rdk_attn_prefill_sm90a_args {
     RDK_PTR(const int32_t) q_starts;
     RDK_PTR(const float) sinks; // NULL = none
     RDK_PTR(void) out;
+    RDK_PTR(uint32_t) taken; // units beyond one a block that blocks have taken; NULL: there are none
     int64_t q_stride_token, q_stride_head, out_stride_token, out_stride_head, block_table_stride;
     int32_t seqs, kv_heads, group;
     uint32_t group_magic;           // x / group = mulhi(2 x, magic) for x < 2^15

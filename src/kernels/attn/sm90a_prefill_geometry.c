@@ -129,6 +129,11 @@ static rdk_attn_prefill_sm90a_args kernel_args(const rdi_attn_args *a, int32_t k
     };
 }
 
+size_t rdi_attn_prefill_sm90a_ws(const void *args, int32_t units) {
+    (void)args, (void)units;
+    return sizeof(uint32_t);
+}
+
 int32_t rdi_attn_prefill_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
                                         rdi_launch *out) {
     const rdi_attn_args *a = args;
@@ -136,22 +141,27 @@ int32_t rdi_attn_prefill_sm90a_geometry(const void *args, void *ws, const rd_dev
                      a->k_stride_token, a->k_stride_head, a->k_stride_dim},
                 v = {"v_cache",         a->v_cache,       a->v_stride_block,
                      a->v_stride_token, a->v_stride_head, a->v_stride_dim};
-    (void)ws;
     if (!rows_fit("q", a->q, a->q_stride_token, a->q_stride_head, a->q_dtype) ||
         !rows_fit("out", a->out, a->out_stride_token, a->out_stride_head, a->out_dtype) ||
         !cache_fits(a, &k) || !cache_fits(a, &v))
         return 0;
-    int32_t dims = (int32_t)a->head_dim;
+    int32_t dims = (int32_t)a->head_dim, launches = 0;
     bool fp8 = a->kv_dtype == RD_DTYPE_E4M3;
-    rdk_attn_prefill_sm90a_args kernel = kernel_args(a, rdk_prefill_keys(dims, fp8));
+    rdk_attn_prefill_sm90a_args kernel = kernel_args(a, rdk_prefill_keys(dims));
     // Each sequence has at most one row tile that is not full.
     int64_t units = (a->tokens * kernel.group / rdk_prefill_rows(dims) + a->seqs) * a->kv_heads;
-    const uint32_t grid[3] = {(uint32_t)rdi_max(1, rdi_min(units, device->compute_units)), 1, 1};
-    rdi_launch_fill(out, prefill_kernel(dims, fp8), grid, RDK_PREFILL_THREADS, &kernel, sizeof kernel);
-    out->shared_bytes = (uint32_t)rdk_prefill_shared_bytes(dims, fp8);
-    out->dependent = true;
-    out->map_count = 2;
-    out->map[0] = map_of(a, &k, offsetof(rdk_attn_prefill_sm90a_args, k_map), kernel.box_rows);
-    out->map[1] = map_of(a, &v, offsetof(rdk_attn_prefill_sm90a_args, v_map), kernel.box_rows);
-    return 1;
+    const uint32_t grid[3] = {(uint32_t)rdi_max(1, rdi_min(units, device->compute_units)), 1, 1}, one[3] = {1, 1, 1};
+    if (units > device->compute_units) { // blocks take what is left from a counter
+        kernel.taken = RDK_ADDR(ws);
+        rdi_launch_fill(&out[launches], "rdk_attn_prefill_sm90a_begin", one, 32, &kernel, sizeof kernel);
+        out[launches++].dependent = true;
+    }
+    rdi_launch *main = &out[launches++];
+    rdi_launch_fill(main, prefill_kernel(dims, fp8), grid, (uint32_t)rdk_prefill_threads(fp8), &kernel, sizeof kernel);
+    main->shared_bytes = (uint32_t)rdk_prefill_shared_bytes(dims);
+    main->dependent = true;
+    main->map_count = 2;
+    main->map[0] = map_of(a, &k, offsetof(rdk_attn_prefill_sm90a_args, k_map), kernel.box_rows);
+    main->map[1] = map_of(a, &v, offsetof(rdk_attn_prefill_sm90a_args, v_map), kernel.box_rows);
+    return launches;
 }

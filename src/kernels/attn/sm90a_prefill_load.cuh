@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who works on what in a prefill block, and the warps that bring keys and values: one warp finds the block's work and starts the
-// tensor copies, tile by tile in the order in which the tiles are used; for e4m3 three more warps widen each tile to f16 in place.
+// tensor copies, tile by tile in the order in which the tiles are used; for e4m3 four more warps widen each tile to f16 in place.
 #ifndef RDK_SM90A_PREFILL_LOAD_CUH
 #define RDK_SM90A_PREFILL_LOAD_CUH
 
@@ -9,18 +9,19 @@
 
 #include <cuda_fp8.h>
 
-enum { WIDENING_WARPS = 3 };
+enum { WIDENING_WARPS = 4, BARRIER_WIDENING = 6 };
 
 template <int DIMS, bool FP8_> struct prefill_shape {
     static constexpr bool fp8 = FP8_;
-    static constexpr int dims = DIMS, keys = rdk_prefill_keys(DIMS, FP8_), rows = rdk_prefill_rows(DIMS);
-    static constexpr int slots = rdk_prefill_slots(DIMS, FP8_), slot_bytes = keys * DIMS * 2;
+    static constexpr int dims = DIMS, keys = rdk_prefill_keys(DIMS), rows = rdk_prefill_rows(DIMS);
+    static constexpr int slots = rdk_prefill_slots(DIMS), slot_bytes = keys * DIMS * 2;
     static constexpr int chunk_bytes = keys * 128;      // 64 dims of a tile, 16 bits each
     static constexpr int groups = 2, consumers = groups * 128; // groups of four warps that multiply
     static constexpr bool splits_dims = DIMS == 512;    // the groups share their rows, not their output dims
     static constexpr int out_dims = splits_dims ? DIMS / groups : DIMS;
-    static constexpr bool takes_turns = DIMS <= 128;    // one group's products run under the other's exponentials
-    static constexpr int load_registers = FP8_ ? 72 : 56, take_registers = FP8_ ? 216 : 224; // sum over the groups: 3 x 168
+    static constexpr int query_buffers = rdk_prefill_query_buffers(DIMS), query_bytes = rows * DIMS * 2;
+    static constexpr int load_registers = FP8_ ? 40 : 56, widen_registers = 56, take_registers = FP8_ ? 208 : 224;
+    static constexpr int first_consumer = FP8_ ? 256 : 128, product_dims = FP8_ && out_dims > 128 ? 128 : out_dims;
 };
 
 struct prefill_work {
@@ -30,11 +31,11 @@ struct prefill_work {
 };
 struct prefill_state {
     uint64_t full[RDK_PREFILL_SLOTS_MAX], empty[RDK_PREFILL_SLOTS_MAX], raw[RDK_PREFILL_SLOTS_MAX];
-    uint64_t work_full[2], work_empty[2];
+    uint64_t work_full[2], work_empty[2], queries_full[2], queries_empty[2];
     prefill_work work[2];
-    float factor[128]; // e4m3: what each query row was scaled by
+    float factor[2][128]; // f16 products: what each query row was scaled by, of this work and the next
 };
-static_assert(sizeof(prefill_state) <= 1024, "beside the tiles");
+static_assert(sizeof(prefill_state) <= RDK_PREFILL_STATE_BYTES, "beside the tiles");
 
 // A position in a ring of COUNT barriers and the parity that a wait needs.
 template <int COUNT> struct ring_place {
@@ -58,19 +59,20 @@ __device__ __forceinline__ void copy_box3(void *to, const void *map, uint64_t *b
 __device__ __forceinline__ void named_sync(int id, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
-__device__ __forceinline__ void named_arrive(int id, int threads) {
-    asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-
 // The units of a call in order: sequence by sequence; in it, as many KV heads together as the second-level cache holds; in those,
-// the row tiles from the last, which sees most keys. Block b takes unit b of the first grid-full, the last but b of the second,
-// and so on, which evens out what the tiles cost. All lanes of a warp call it.
+// the row tiles from the last, which sees most keys. Block b starts with unit b and then takes the next one that is left. All
+// lanes of a warp call it.
 struct work_finder {
-    int32_t round = 0, seq = 0, before = 0; // first of the 32 sequences looked at; units before them
-    template <class S> __device__ __forceinline__ bool next(const rdk_attn_prefill_sm90a_args &args, prefill_work &w) {
-        int32_t lane = threadIdx.x % 32, blocks = gridDim.x;
-        int32_t unit = round * blocks + (round % 2 ? blocks - 1 - (int32_t)blockIdx.x : (int32_t)blockIdx.x);
-        round++;
+    uint32_t unit; // of the next call
+    int32_t seq = 0, before = 0; // first of the 32 sequences looked at; units before them
+    __device__ __forceinline__ uint32_t take(const rdk_attn_prefill_sm90a_args &args) {
+        uint32_t taken = 0;
+        if (threadIdx.x % 32 == 0) taken = atomicAdd(args.taken, 1);
+        return taken + gridDim.x; // of lane 0
+    }
+    template <class S> __device__ __forceinline__ void next(const rdk_attn_prefill_sm90a_args &args, prefill_work &w) {
+        int32_t lane = threadIdx.x % 32, unit = (int32_t)__shfl_sync(0xffffffffu, this->unit, 0);
+        this->unit = args.taken ? take(args) : INT32_MAX; // needed a whole work later
         for (; seq < args.seqs; seq += 32) {
             int32_t mine = seq + lane, begin = 0, q_len = 0;
             if (mine < args.seqs) {
@@ -91,12 +93,11 @@ struct work_finder {
                 w.q_len = __shfl_sync(0xffffffffu, q_len, at);
                 tiles = __shfl_sync(0xffffffffu, tiles, at);
                 place<S>(args, w, unit - before - __shfl_sync(0xffffffffu, sum, at) + tiles * args.kv_heads, tiles);
-                return true;
+                return;
             }
             before += __shfl_sync(0xffffffffu, sum, 31);
         }
-        w.seq = -1;
-        return false;
+        w.seq = -1; // none is left
     }
     template <class S>
     static __device__ __forceinline__ void place(const rdk_attn_prefill_sm90a_args &args, prefill_work &w, int32_t unit, int32_t tiles) {
@@ -113,6 +114,15 @@ struct work_finder {
         if (before + last / args.group < 0) w.tiles = 0;
     }
 };
+
+// What the loading warp has posted, for the other roles. A warp's lanes read together.
+__device__ __forceinline__ prefill_work read_work(prefill_state &state, const ring_place<2> &post) {
+    barrier_wait(&state.work_full[post.at], post.parity);
+    prefill_work w = state.work[post.at];
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) barrier_arrive(&state.work_empty[post.at]);
+    return w;
+}
 
 // Where this lane's box of a tile lies: the cache block and the row in it. A box that no row sees reads nothing: its place is outside
 // the tensor, which the copy engine fills with zeros.
@@ -131,7 +141,7 @@ __device__ __forceinline__ void load_tile(const rdk_attn_prefill_sm90a_args &arg
                                           int32_t kv_head, unsigned char *slot, uint64_t *barrier) {
     constexpr int width = S::fp8 ? (S::dims < 128 ? S::dims : 128) : 64, bytes = S::fp8 ? width : 128; // of a copied row
     int32_t lane = threadIdx.x % 32, row = from.block < 0 ? -args.box_rows : from.block * block_rows + from.row;
-    if (S::fp8) slot += S::keys * S::dims; // codes fill the upper half: see widen_half
+    if (S::fp8) slot += S::keys * S::dims; // codes fill the upper half: see widen_tile
     if (lane == 0) barrier_expect(barrier, S::keys * S::dims * (S::fp8 ? 1 : 2));
     __syncwarp();
     if (lane < args.boxes)
@@ -142,20 +152,21 @@ __device__ __forceinline__ void load_tile(const rdk_attn_prefill_sm90a_args &arg
 // One warp. Tiles come in the order of their use: the scores of a tile are started before the values of the one before it.
 template <class S>
 __device__ __forceinline__ void load_all(const rdk_attn_prefill_sm90a_args &args, prefill_state &state, unsigned char *ring) {
-    work_finder finder;
+    work_finder finder = {blockIdx.x};
     ring_place<2> post;
     ring_place<S::slots> slot;
-    prefill_work w;
     uint64_t *loaded = S::fp8 ? state.raw : state.full;
-    for (bool more = true; more; post.next()) {
-        more = finder.next<S>(args, w);
+    for (;; post.next()) {
+        prefill_work found;
+        finder.next<S>(args, found);
         barrier_wait(&state.work_empty[post.at], post.parity ^ 1);
         if (threadIdx.x % 32 == 0) {
-            state.work[post.at] = w;
+            state.work[post.at] = found;
             barrier_arrive(&state.work_full[post.at]);
         }
         __syncwarp();
-        if (!more) break;
+        const prefill_work &w = state.work[post.at];
+        if (w.seq < 0) return;
         box_place now = find_box<S>(args, w, w.tile), last = now;
         for (int32_t i = 0; i <= w.tiles; i++) {
             box_place next = find_box<S>(args, w, w.tile + i + 1);
@@ -181,40 +192,38 @@ __device__ __forceinline__ uint32_t widen_two(uint32_t codes) { // e4m3 to f16, 
     return pair;
 }
 
-// Widens a tile in its own slot, whose upper half holds the codes: what comes to lie in the lower half first, then the rest, which
-// every thread holds before one is written. A warp takes 8 keys x 64 dims at a time; the eight lanes of a phase take four pieces
-// each of two keys that differ in bits 0 and 2, so that reads and writes of 16 bytes meet in no bank under either swizzle. Rows
-// from `limit` on become zero: 0 * NaN would spoil a sum.
-template <class S> __device__ __forceinline__ void widen_half(unsigned char *slot, int32_t limit, int32_t second) {
+// Widens a tile in its own slot, whose upper half holds the codes. A warp takes 8 keys x 64 dims at a time; the eight lanes of a
+// phase take four pieces each of two keys that differ in bits 0 and 2, so that reads and writes of 16 bytes meet in no bank under
+// either swizzle. A warp holds all codes of its keys before it writes: from head 128 on a key's codes lie where its own values
+// come to lie, in head 64 where another's do. Rows from `limit` on become zero: 0 * NaN would spoil a sum. Every address is a
+// lane's base plus a constant.
+template <class S> __device__ __forceinline__ void widen_tile(unsigned char *slot, int32_t limit) {
     constexpr int code_bytes = S::dims < 128 ? 64 : 128; // of a copied row
-    constexpr int high = S::keys / 8, atoms = high * S::dims / 128, share = (atoms + WIDENING_WARPS - 1) / WIDENING_WARPS;
-    int32_t lane = threadIdx.x % 32, column = lane % 4, row = lane / 8 * 2 ^ (lane & 4 ? 5 : 0), warp = threadIdx.x / 32 - 1;
-    int32_t from = S::keys * S::dims + row * code_bytes + (code_bytes == 64 ? column ^ row / 2 : column ^ row) * 16;
-    int32_t to = row * 128 + (column * 2 ^ row) * 16;
-    asm volatile("" : "+r"(warp)); // else every address is kept in a register from tile to tile
+    constexpr int high = S::keys / 8, share = high * S::dims / 64 / WIDENING_WARPS, turns = high / WIDENING_WARPS; // of a strip
+    int32_t lane = threadIdx.x % 32, column = lane % 4, warp = threadIdx.x / 32 % WIDENING_WARPS;
+    int32_t in_atom = lane / 8 * 2 ^ (lane & 4 ? 5 : 0), row = warp * 8 + in_atom;
+    int32_t piece = column ^ in_atom / (128 / code_bytes);
+    const unsigned char *even = slot + S::keys * S::dims + row * code_bytes + piece * 16, *odd = even - piece * 16 + (piece ^ 4) * 16;
+    unsigned char *to = slot + row * 128 + (column * 2 ^ in_atom) * 16, *beside = slot + row * 128 + (column * 2 + 1 ^ in_atom) * 16;
     uint4 held[share];
 #pragma unroll
     for (int i = 0; i < share; i++) {
-        int32_t atom = warp + i * WIDENING_WARPS + second * atoms, strip = atom / high; // of 64 dims
-        if (warp + i * WIDENING_WARPS < atoms)
-            held[i] = *reinterpret_cast<const uint4 *>(slot + (strip / 2 * high + atom % high) * 8 * code_bytes + (from ^ strip % 2 * 64));
+        int strip = i / turns, down = i % turns * WIDENING_WARPS * 8; // a strip has 64 dims
+        held[i] = *reinterpret_cast<const uint4 *>((strip % 2 ? odd : even) + (strip / 2 * S::keys + down) * code_bytes);
     }
-    if (second) named_sync(6, WIDENING_WARPS * 32);
+    if (S::dims < 128)
+        named_sync(BARRIER_WIDENING, WIDENING_WARPS * 32);
+    else
+        __syncwarp();
 #pragma unroll
     for (int i = 0; i < share; i++) {
-        int32_t atom = warp + i * WIDENING_WARPS + second * atoms, strip = atom / high;
-        if (warp + i * WIDENING_WARPS >= atoms) continue;
-        if (atom % high * 8 + row >= limit) held[i] = make_uint4(0, 0, 0, 0);
-        unsigned char *tile = slot + strip * S::chunk_bytes + atom % high * 1024;
-        *reinterpret_cast<uint4 *>(tile + to) =
+        int strip = i / turns, down = i % turns * WIDENING_WARPS * 8;
+        if (row + down >= limit) held[i] = make_uint4(0, 0, 0, 0);
+        *reinterpret_cast<uint4 *>(to + strip * S::chunk_bytes + down * 128) =
             make_uint4(widen_two(held[i].x), widen_two(held[i].x >> 16), widen_two(held[i].y), widen_two(held[i].y >> 16));
-        *reinterpret_cast<uint4 *>(tile + (to ^ 16)) =
+        *reinterpret_cast<uint4 *>(beside + strip * S::chunk_bytes + down * 128) =
             make_uint4(widen_two(held[i].z), widen_two(held[i].z >> 16), widen_two(held[i].w), widen_two(held[i].w >> 16));
     }
-}
-template <class S> __device__ __forceinline__ void widen_tile(unsigned char *slot, int32_t limit) {
-    widen_half<S>(slot, limit, 0);
-    widen_half<S>(slot, limit, 1);
     fence_async();
     __syncwarp();
 }
@@ -222,12 +231,9 @@ template <class S> __device__ __forceinline__ void widen_all(prefill_state &stat
     ring_place<2> post;
     ring_place<S::slots> slot;
     for (;; post.next()) {
-        barrier_wait(&state.work_full[post.at], post.parity);
-        int32_t seq = state.work[post.at].seq, tile = state.work[post.at].tile, tiles = state.work[post.at].tiles,
-                kv_len = state.work[post.at].kv_len;
-        __syncwarp();
-        if (threadIdx.x % 32 == 0) barrier_arrive(&state.work_empty[post.at]);
-        if (seq < 0) return;
+        prefill_work w = read_work(state, post);
+        int32_t tile = w.tile, tiles = w.tiles, kv_len = w.kv_len;
+        if (w.seq < 0) return;
         for (int32_t item = 0; item < 2 * tiles; item++) { // K, K V, K V ... V
             bool values = item > 0 && (item % 2 == 0 || item == 2 * tiles - 1);
             int32_t of = tile + (item + 1) / 2 - 1; // of a tile of values

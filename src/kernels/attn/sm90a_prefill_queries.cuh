@@ -23,14 +23,44 @@ __device__ __forceinline__ row_place place_of(const rdk_attn_prefill_sm90a_args 
     return {base.token + (int32_t)token, base.head + (int32_t)(x - token * args.group)};
 }
 
-// One 16-byte piece of a query row: eight 16-bit values, or eight f32 that stay f32 until their row's factor is known.
+// Sixteen-bit rows of queries: 64 dims in each 128-byte row of a chunk, 64 rows a chunk, the 16-byte pieces under the 128-byte
+// swizzle. Byte of piece `piece` of row `row`.
+template <class S> __device__ __forceinline__ int32_t query_byte(int32_t row, int32_t piece) {
+    return row / 64 * 64 * S::dims * 2 + piece / 8 * 8192 + row % 64 * 128 + (piece % 8 ^ row % 8) * 16;
+}
+
+// bf16 queries as they are, by the three warps beside the loading one, as soon as the last use of the buffer is over.
+template <class S>
+__device__ __forceinline__ void copy_queries(const rdk_attn_prefill_sm90a_args &args, prefill_state &state, unsigned char *queries) {
+    constexpr int pieces = S::dims / 8, lanes = pieces < 32 ? pieces : 32, high = 32 / lanes;
+    ring_place<2> post;
+    ring_place<S::query_buffers> buffer;
+    int32_t lane = threadIdx.x % 32;
+    for (;; post.next(), buffer.next()) {
+        prefill_work w = read_work(state, post);
+        if (w.seq < 0) return;
+        if (args.q_type == RDK_F32) continue; // the multiplying warps load them
+        row_base base = base_of(args, w);
+        barrier_wait(&state.queries_empty[buffer.at], buffer.parity ^ 1);
+#pragma unroll 2
+        for (int32_t row = (threadIdx.x / 32 - 1) * high + lane / lanes; row < S::rows; row += 3 * high) {
+            row_place at = place_of(args, base, row);
+            const char *from = static_cast<const char *>(args.q) +
+                               ((w.q_begin + at.token) * args.q_stride_token + at.head * args.q_stride_head + lane % lanes * 8) * 2;
+            bool valid = w.row + row < w.rows;
+#pragma unroll
+            for (int piece = 0; piece < pieces; piece += lanes) // none is read of a row that is not there
+                copy_vector(queries + buffer.at * S::query_bytes + query_byte<S>(row, lane % lanes + piece),
+                            valid ? from + piece * 16 : static_cast<const char *>(args.q), valid);
+        }
+        asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(smem_address(&state.queries_full[buffer.at]))
+                     : "memory");
+    }
+}
+
+// One 16-byte piece of a query row in 16 bits: eight bf16 values, or eight f32 that stay f32 until their row's factor is known.
 template <bool F32> struct query_piece {
     uint4 low, high;
-    __device__ __forceinline__ void load(const void *q, int64_t at) {
-        low = __ldcg(reinterpret_cast<const uint4 *>(static_cast<const char *>(q) + at * (F32 ? 4 : 2)));
-        if (F32) high = __ldcg(reinterpret_cast<const uint4 *>(static_cast<const char *>(q) + at * 4) + 1);
-    }
-    __device__ __forceinline__ void clear() { low = high = make_uint4(0, 0, 0, 0); }
     __device__ __forceinline__ float value(int i) const {
         const uint32_t word[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
         return __uint_as_float(F32 ? word[i] : i % 2 ? word[i / 2] & 0xffff0000u : word[i / 2] << 16);
@@ -42,25 +72,22 @@ template <bool F32> struct query_piece {
         return top;
     }
     template <bool F16> __device__ __forceinline__ uint4 narrow(float factor) const {
-        if constexpr (!F16 && !F32) {
-            return low;
-        } else {
-            uint32_t word[4];
+        uint32_t word[4];
 #pragma unroll
-            for (int i = 0; i < 4; i++)
-                word[i] = F16 ? pack_f16(value(2 * i) * factor, value(2 * i + 1) * factor) : pack_bf16(value(2 * i), value(2 * i + 1));
-            return make_uint4(word[0], word[1], word[2], word[3]);
-        }
+        for (int i = 0; i < 4; i++)
+            word[i] = F16 ? pack_f16(value(2 * i) * factor, value(2 * i + 1) * factor) : pack_bf16(value(2 * i), value(2 * i + 1));
+        return make_uint4(word[0], word[1], word[2], word[3]);
     }
 };
 
-// Rows first .. first + rows of the block by THREADS threads. With f16 arithmetic each row is scaled by a power of two so that its
-// largest magnitude lies in [1, 2): f16 then holds any query. The inverse goes to `factor`.
-template <class S, bool F32, int THREADS, int ROWS>
-__device__ __forceinline__ void load_queries(const rdk_attn_prefill_sm90a_args &args, const prefill_work &w, const row_base &base,
-                                             int32_t first, int32_t thread, unsigned char *q, float *factor) {
+// Rows first .. first + 64 of the block by THREADS threads: f32 queries from memory, bf16 queries from the buffer they were copied
+// to and go back to. With f16 arithmetic each row is scaled by a power of two so that its largest magnitude lies in [1, 2): f16
+// then holds any query. The inverse goes to `factor`.
+template <class S, bool F32, int THREADS>
+__device__ __forceinline__ void narrow_queries(const rdk_attn_prefill_sm90a_args &args, const prefill_work &w, const row_base &base,
+                                               int32_t first, int32_t thread, unsigned char *q, float *factor) {
     constexpr int pieces = S::dims / 8, lanes = pieces < 32 ? pieces : 32, each = pieces / lanes, high = THREADS / lanes;
-    constexpr int turns = ROWS / high, batch = F32 ? 2 : turns < 8 ? turns : 8; // turns whose loads are in flight together
+    constexpr int turns = 64 / high, batch = F32 ? 2 : turns < 8 ? turns : 8; // turns whose loads are in flight together
     int32_t lane = thread % lanes;
 #pragma unroll 1
     for (int turn = 0; turn < turns; turn += batch) {
@@ -71,11 +98,16 @@ __device__ __forceinline__ void load_queries(const rdk_attn_prefill_sm90a_args &
             row_place at = place_of(args, base, row);
             int64_t from = (int64_t)(w.q_begin + at.token) * args.q_stride_token + (int64_t)at.head * args.q_stride_head;
 #pragma unroll
-            for (int j = 0; j < each; j++)
-                if (w.row + row < w.rows)
-                    held[i][j].load(args.q, from + (lane + j * lanes) * 8);
+            for (int j = 0; j < each; j++) {
+                query_piece<F32> &piece = held[i][j];
+                const uint4 *source = reinterpret_cast<const uint4 *>(static_cast<const float *>(args.q) + from + (lane + j * lanes) * 8);
+                if (!F32)
+                    piece.low = *reinterpret_cast<const uint4 *>(q + query_byte<S>(row, lane + j * lanes));
+                else if (w.row + row < w.rows)
+                    piece.low = __ldcg(source), piece.high = __ldcg(source + 1);
                 else
-                    held[i][j].clear();
+                    piece.low = piece.high = make_uint4(0, 0, 0, 0);
+            }
         }
 #pragma unroll
         for (int i = 0; i < batch; i++) {
@@ -91,11 +123,8 @@ __device__ __forceinline__ void load_queries(const rdk_attn_prefill_sm90a_args &
                 if (lane == 0) factor[row] = __uint_as_float((uint32_t)(127 + exponent) << 23);
             }
 #pragma unroll
-            for (int j = 0; j < each; j++) {
-                int32_t piece = lane + j * lanes, in_group = row % 64;
-                unsigned char *to = q + row / 64 * 64 * S::dims * 2 + piece / 8 * 8192 + in_group * 128;
-                *reinterpret_cast<uint4 *>(to + (piece % 8 ^ in_group % 8) * 16) = held[i][j].template narrow<S::fp8>(down);
-            }
+            for (int j = 0; j < each; j++)
+                *reinterpret_cast<uint4 *>(q + query_byte<S>(row, lane + j * lanes)) = held[i][j].template narrow<S::fp8>(down);
         }
     }
 }
