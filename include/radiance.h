@@ -216,7 +216,8 @@ typedef struct rd_constraint {
 
 typedef struct rd_kernel_info {
     const char *name, *op, *backend, *isa, *computes;
-    const char *order; // order class: rows of one class give the same bits for the same inputs
+    const char *order; // order class: rows of one class on one device give the same bits for the same inputs; "any":
+                       // one order serves every pass, steps and prompts alike
     int32_t is_reference;
     int32_t constraint_count;
     const rd_constraint *constraints;

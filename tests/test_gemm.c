@@ -208,6 +208,17 @@ static void test_gemm_bug_8_tails_m1_to_17(void **state) {
         }
 }
 
+// Rows enough for the prefill kernels, K that is no multiple of 4 and longer than what they widen at a time.
+static void test_gemm_long_k_with_a_tail(void **state) {
+    (void)state;
+    gemm_rng rng = {seed + 8};
+    for (int64_t k = 3085; k <= 3088; k++) {
+        gemm_spec spec = spec_of("gemm_fp8block_w8a16", 21, 40, k);
+        spec.a_pad = k % 2 * 3;
+        check_case(&spec, &rng);
+    }
+}
+
 // Bug case 24: a skinny GEMM that was right up to K = 4096 only.
 static void test_gemm_bug_24_k_beyond_4096(void **state) {
     (void)state;
@@ -314,6 +325,42 @@ static void test_gemm_nan_and_inf_stay_in_their_row_or_column(void **state) {
             }
 }
 
+// Activations that are the identity show each weight as the row widens it: every finite code, at every place of a group.
+static void test_gemm_every_code_is_widened_exactly(void **state) {
+    (void)state;
+    gemm_rng rng = {seed + 7};
+    gemm_spec spec = spec_of("gemm_fp8block_w8a16", 132, 256, 132);
+    gemm_case g;
+    gemm_case_make(&g, &spec, &rng);
+    for (int64_t m = 0; m < spec.m; m++)
+        for (int64_t k = 0; k < spec.k; k++)
+            rdi_store_f32(g.a.data, spec.a_dtype, m * g.args.a_stride + k, m == k ? 1.0f : 0.0f);
+    for (int64_t n = 0; n < spec.n; n++)
+        for (int64_t k = 0; k < spec.k; k++) {
+            uint8_t code = (uint8_t)(n + k);
+            g.w[0].data[n * g.args.w_stride + k] = (code & 0x7f) == 0x7f ? 0 : code;
+        }
+    for (int64_t i = 0; i < 2 * 2; i++)
+        rdi_store_f32(g.w_scale.data, RD_DTYPE_F32,
+                      i / 2 * g.args.w_scale_stride_n + i % 2 * g.args.w_scale_stride_k, 1.0f);
+    for (int layout = 1; layout < 3; layout++) guarded_free(&g.w[layout]);
+    memset(&g.w[1], 0, 2 * sizeof g.w[1]);
+    pack_layouts(&g);
+    for (int32_t i = 0; i < rdi_row_count; i++) {
+        if (!gemm_row_takes(&rdi_rows[i], &g)) continue;
+        guarded c = gemm_row_run(&rdi_rows[i], &g, RDI_LAYOUT_PANEL16, pools[2]);
+        for (int64_t m = 0; m < spec.m; m++)
+            for (int64_t n = 0; n < spec.n; n++) {
+                double want = e4m3_value(g.w[0].data[n * g.args.w_stride + m]);
+                if ((double)c_at(&c, &g, m, n) != want)
+                    fail_msg("%s: code 0x%02x of column %d reads as %.9g, needs %.9g", rdi_rows[i].info.name,
+                             g.w[0].data[n * g.args.w_stride + m], (int)m, (double)c_at(&c, &g, m, n), want);
+            }
+        guarded_free(&c);
+    }
+    gemm_case_free(&g);
+}
+
 // The rows agree with ref.c on every element of a few problems, not only on samples.
 static void test_gemm_every_element_against_ref(void **state) {
     (void)state;
@@ -351,6 +398,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_gemm_bug_24_k_beyond_4096),
         cmocka_unit_test(test_gemm_bug_28_bits_do_not_depend_on_m),
         cmocka_unit_test(test_gemm_special_values),
+        cmocka_unit_test(test_gemm_every_code_is_widened_exactly),
+        cmocka_unit_test(test_gemm_long_k_with_a_tail),
         cmocka_unit_test(test_gemm_nan_and_inf_stay_in_their_row_or_column),
         cmocka_unit_test(test_gemm_every_element_against_ref),
     };

@@ -159,13 +159,57 @@ static void test_bf16_chunk(void **state) {
     assert_int_equal(rdi_gemm_bf16_chunk_sm90a_ws(&a, 132), 300 * 4 * 576 * 2);
 }
 
+// 14336 x 5120 in e4m3: 112 tiles of 128 rows, 40 k blocks of 128. More than 32 columns are slices that read the weights again.
+static void test_w8a16(void **state) {
+    (void)state;
+    static const struct {
+        int64_t m;
+        rd_dtype type;
+        const char *kernel;
+        uint32_t slices;
+    } cases[] = {{1, RD_DTYPE_BF16, "rdk_gemm_fp8block_w8a16_step_sm90a_bf16_c8", 1},
+                 {16, RD_DTYPE_F16, "rdk_gemm_fp8block_w8a16_step_sm90a_f16_c16", 1},
+                 {17, RD_DTYPE_BF16, "rdk_gemm_fp8block_w8a16_step_sm90a_bf16_c32", 1},
+                 {128, RD_DTYPE_F16, "rdk_gemm_fp8block_w8a16_step_sm90a_f16_c32", 4}};
+    rdi_launch out[RDI_MAX_LAUNCHES];
+    for (size_t i = 0; i < RDI_COUNT(cases); i++) {
+        rdi_gemm_args a = gemm(cases[i].m, 14336, 5120, cases[i].type, RD_DTYPE_E4M3);
+        assert_int_equal(rdi_gemm_w8a16_step_sm90a(&a, NULL, &h200, out), 1);
+        assert_string_equal(out[0].kernel, cases[i].kernel);
+        assert_int_equal(out[0].grid[0], cases[i].slices);
+        assert_int_equal(out[0].grid[1], 132);
+        assert_true(out[0].shared_bytes <= 227 * 1024);
+        assert_int_equal(out[0].map[0].elem_bytes, 1);
+        assert_int_equal(out[0].map[0].box[0], 128);
+        assert_int_equal(out[0].map[1].elem_bytes, 2);
+        assert_int_equal(out[0].map[1].box[0], 64);
+        rdk_skinny_args args = last_args(out);
+        assert_int_equal(args.k_blocks, 40);
+        assert_int_equal(args.range_shares * 132 + args.range_rest, 112 * 40);
+        assert_int_equal(args.w_once,
+                         cases[i].slices == 1); // what is read again stays in the second-level cache
+    }
+    rdi_gemm_args a = gemm(10, 14336, 5120, RD_DTYPE_F32, RD_DTYPE_E4M3); // f32: forty columns
+    assert_int_equal(rdi_gemm_w8a16_step_sm90a(&a, NULL, &h200, out), 2);
+    assert_string_equal(out[1].kernel, "rdk_gemm_fp8block_w8a16_step_sm90a_bf16_c32");
+    assert_int_equal(out[1].grid[0], 2);
+    assert_int_equal(rdi_gemm_w8a16_step_sm90a_ws(&a, 132), 2ll * 132 * 128 * 32 * 8 + 40 * 5120 * 2);
+    a = gemm(1000, 14336, 5120, RD_DTYPE_F16, RD_DTYPE_E4M3);
+    assert_int_equal(rdi_gemm_w8a16_chunk_sm90a(&a, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_gemm_fp8block_w8a16_chunk_sm90a_f16_c128_r128");
+    assert_int_equal(out[0].grid[0], 8);
+    assert_int_equal(out[0].grid[1], 112);
+    assert_int_equal(rdi_gemm_w8a16_chunk_sm90a_ws(&a, 132), 0);
+}
+
 // The hot kernels keep everything in registers (ptxas's own report, embedded by the build).
 static void test_no_spills(void **state) {
     (void)state;
     int seen = 0;
     for (int32_t i = 0; i < rdi_code_object_count; i++) {
         const rdi_code_object *object = &rdi_code_objects[i];
-        bool hot = !strncmp(object->image, "sm90a_gemm_bf16", 15) || !strcmp(object->image, "sm90a_w8a16");
+        bool hot =
+            !strncmp(object->image, "sm90a_gemm_bf16", 15) || !strncmp(object->image, "sm90a_w8a16", 11);
         for (int32_t k = 0; hot && k < object->kernel_count; k++, seen++)
             if (object->kernels[k].spills)
                 fail_msg("%s spills %d bytes", object->kernels[k].symbol, object->kernels[k].spills);
@@ -177,7 +221,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bf16_step),   cmocka_unit_test(test_bf16_cut_of_k),
         cmocka_unit_test(test_bf16_router), cmocka_unit_test(test_bf16_parts),
-        cmocka_unit_test(test_bf16_chunk),  cmocka_unit_test(test_no_spills),
+        cmocka_unit_test(test_bf16_chunk),  cmocka_unit_test(test_w8a16),
+        cmocka_unit_test(test_no_spills),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

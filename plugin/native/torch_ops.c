@@ -193,6 +193,48 @@ static void fp8_linear_upto(uint64_t *stack, uint64_t inputs, uint64_t outputs) 
     linear(stack, false, (int64_t)stack[3], (rdt_linear_call){.quantise = 1, .rows = (int64_t)stack[4]});
 }
 
+// (x, w0, w_scale0, w1, w_scale1, w2, w_scale2, n0, n1, n2, layout, quantise): shards that keep scale blocks of their own, side by
+// side in one output. A shard of no rows is left out. On the host, where such layers are.
+static void fp8_linear_shards(uint64_t *stack, uint64_t inputs, uint64_t outputs) {
+    (void)inputs;
+    (void)outputs;
+    static const char op[] = "fp8_linear_shards";
+    enum { SHARDS = 3, TENSORS = 1 + 2 * SHARDS };
+    rdt_tensor in[TENSORS];
+    for (int i = 0; i < TENSORS; i++) in[i] = (void *)stack[i];
+    const int64_t *n = (const int64_t *)stack + TENSORS;
+    view x = view_of(in[0]);
+    rdt_linear_call call = {
+        .x = x.tensor, .layout = (int32_t)n[SHARDS], .quantise = (int32_t)(n[SHARDS + 1] & 1)};
+    rdt_tensor out = NULL;
+    rd_status status = RD_OK;
+    rd_tensor c;
+    const char *text = NULL;
+    if (x.tensor.device)
+        text = "x: on a card, needs the host";
+    else if (!as_matrix(&call.x))
+        text = "x: rows are not evenly spaced, needs a contiguous tensor";
+    else if (!(out = make_output(&x, n[0] + n[1] + n[2], &c)))
+        text = "no memory for the output";
+    size_t done = 0;
+    for (int i = 0; i < SHARDS && !text && status == RD_OK; done += (size_t)n[i++]) {
+        if (!n[i]) continue;
+        call.w = view_of(in[1 + 2 * i]).tensor;
+        call.w_scale = view_of(in[2 + 2 * i]).tensor;
+        call.c = c;
+        call.c.shape[1] = n[i];
+        call.c.data = (char *)c.data + done * rd_dtype_bytes(c.dtype);
+        status = rdt_linear_run(&call);
+    }
+    drop(in, TENSORS);
+    if (text || status != RD_OK) {
+        drop(&out, 1);
+        if (text) fail(op, text);
+        fail_status(op, status);
+    }
+    stack[0] = (uint64_t)out;
+}
+
 // ---- attention -----------------------------------------------------------------------------------------------------
 static float real_of(uint64_t bits) {
     double value;
@@ -287,6 +329,11 @@ static const struct {
      fp8_linear_bias},
     {"fp8_linear_upto", "fp8_linear_upto(Tensor x, Tensor w, Tensor w_scale, int n, int rows) -> Tensor",
      fp8_linear_upto},
+    {"fp8_linear_shards",
+     "fp8_linear_shards(Tensor x, Tensor w0, Tensor w_scale0, Tensor w1, Tensor w_scale1, Tensor w2, Tensor "
+     "w_scale2, "
+     "int n0, int n1, int n2, int layout, bool quantise) -> Tensor",
+     fp8_linear_shards},
     {"attn",
      "attn(Tensor q, Tensor k_cache, Tensor v_cache, Tensor k_scale, Tensor v_scale, Tensor block_table, "
      "Tensor kv_lens, "
@@ -317,7 +364,10 @@ static void read_codes(void) {
     codes.u8 = rdt_torch.aoti_torch_dtype_uint8();
     codes.i32 = rdt_torch.aoti_torch_dtype_int32();
     codes.i64 = rdt_torch.aoti_torch_dtype_int64();
-    codes.e8m0 = rdt_torch.aoti_torch_dtype_float8_e8m0fnu ? rdt_torch.aoti_torch_dtype_float8_e8m0fnu() : -1;
+    // torch 2.11 has the type and not the function; numbers of types are those of c10::ScalarType, which only grows.
+    enum { SCALAR_TYPE_FLOAT8_E8M0FNU = 44 };
+    codes.e8m0 = rdt_torch.aoti_torch_dtype_float8_e8m0fnu ? rdt_torch.aoti_torch_dtype_float8_e8m0fnu()
+                                                           : SCALAR_TYPE_FLOAT8_E8M0FNU;
     codes.cpu = rdt_torch.aoti_torch_device_type_cpu();
 }
 

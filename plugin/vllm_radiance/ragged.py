@@ -51,14 +51,18 @@ def split(layer, place):
     layer.weight_scale_inv = layer.radiance_scale_0
 
 
+SHARDS = 3  # of one op: q, k, v, or gate and up
+
+
 def apply(layer, place, x, bias):
-    layout = LAYOUTS.index(place.packed_layout())
-    parts = [
-        torch.ops.radiance.fp8_linear(x, getattr(layer, f"radiance_weight_{i}"), getattr(layer, f"radiance_scale_{i}"),
-                                      rows, layout, place.quantise)
-        for i, rows in enumerate(layer.radiance_sizes)
-    ]
-    out = torch.cat(parts, dim=-1)
+    layout, sizes = LAYOUTS.index(place.packed_layout()), layer.radiance_sizes
+    outs = []
+    for first in range(0, len(sizes), SHARDS):
+        rows = [*sizes[first : first + SHARDS], 0, 0][:SHARDS]
+        at = [first + i if n else first for i, n in enumerate(rows)]  # no rows: any weight stands there
+        operands = [getattr(layer, f"radiance_{name}_{i}") for i in at for name in ("weight", "scale")]
+        outs.append(torch.ops.radiance.fp8_linear_shards(x, *operands, *rows, layout, place.quantise))
+    out = outs[0] if len(outs) == 1 else torch.cat(outs, dim=-1)
     return out if bias is None else out + bias
 
 

@@ -75,6 +75,10 @@ def _fake_linear_upto(x, w, w_scale, n, rows):
     return x.new_empty((*x.shape[:-1], n))
 
 
+def _fake_linear_shards(x, w0, s0, w1, s1, w2, s2, n0, n1, n2, layout, quantise):
+    return x.new_empty((*x.shape[:-1], n0 + n1 + n2))
+
+
 def _fake_nothing(*arguments):
     return None
 
@@ -110,6 +114,14 @@ def _linear_by_ctypes(library):
     return linear
 
 
+def _shards_by_ctypes(linear):
+    def shards(x, w0, s0, w1, s1, w2, s2, n0, n1, n2, layout, quantise):
+        parts = [linear(x, w, s, None, n, layout, quantise) for w, s, n in ((w0, s0, n0), (w1, s1, n1), (w2, s2, n2)) if n]
+        return torch.cat(parts, dim=-1)
+
+    return shards
+
+
 def _attn_by_ctypes(library):
     run = library.binding.rdt_attn_run
     run.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p]
@@ -133,12 +145,13 @@ def _register_by_ctypes(library):
     """The linears and attention; writing the cache stays with vLLM."""
     fragment = torch.library.Library("radiance", "FRAGMENT")
     linear = _linear_by_ctypes(library)
-    for index in range(4):
+    for index in range(5):
         fragment.define(library.binding.rdt_schema_at(index).decode())
     for key in ("CPU", "CUDA") if torch.version.cuda or torch.version.hip else ("CPU",):
         fragment.impl("fp8_linear", lambda x, w, s, n, layout, q: linear(x, w, s, None, n, layout, q), key)
         fragment.impl("fp8_linear_bias", linear, key)
         fragment.impl("fp8_linear_upto", lambda x, w, s, n, rows: linear(x, w, s, None, n, 0, True, rows), key)
+        fragment.impl("fp8_linear_shards", _shards_by_ctypes(linear), key)
         fragment.impl("attn", _attn_by_ctypes(library), key)
     _kept.append(fragment)
 
@@ -163,6 +176,7 @@ def register(force_ctypes=False):
     torch.library.register_fake("radiance::fp8_linear", _fake_linear)
     torch.library.register_fake("radiance::fp8_linear_bias", _fake_linear_bias)
     torch.library.register_fake("radiance::fp8_linear_upto", _fake_linear_upto)
+    torch.library.register_fake("radiance::fp8_linear_shards", _fake_linear_shards)
     torch.library.register_fake("radiance::attn", _fake_nothing)
     if how == "boxed":
         torch.library.register_fake("radiance::kv_write", _fake_nothing)

@@ -21,7 +21,7 @@ typedef struct generate_options {
     const char *prompt, *prompt_file, *system;
     int64_t max_tokens, top_k, top_logits, seed;
     double temperature, top_p, min_p;
-    bool raw, special, json, report, stats, ignore_end;
+    bool raw, special, json, report, stats, ignore_end, as_ids;
 } generate_options;
 
 typedef struct answer {
@@ -44,6 +44,23 @@ static void free_answer(answer *a) {
 }
 
 // ---- prompt ----------------------------------------------------------------------------------------------------------
+// "1, 2, 3" or "1 2 3": what no text may give, as a prompt of a random model does.
+static rd_status read_ids(const char *text, answer *a) {
+    const size_t most = strlen(text) / 2 + 1;
+    a->prompt_ids = malloc(most * sizeof *a->prompt_ids);
+    if (!a->prompt_ids) return cli_error(RD_E_NOMEM, "out of memory");
+    for (const char *at = text; *at;) {
+        char *end = NULL;
+        const long id = strtol(at, &end, 10);
+        if (end == at || id < 0 || id > INT32_MAX || !strchr(", \n", *end))
+            return cli_error(RD_E_INVALID, "--ids: \"%.20s\", needs token ids with commas or spaces between",
+                             at);
+        a->prompt_ids[a->prompt_count++] = (int32_t)id;
+        at = end + strspn(end, ", \n");
+    }
+    return RD_OK;
+}
+
 static rd_status make_prompt(const generate_options *o, const rd_tokenizer *tokenizer, const char *text,
                              size_t bytes, answer *a) {
     rd_status status = RD_OK;
@@ -202,7 +219,12 @@ static rd_status answer_prompt(const cli_runner *runner, const generate_options 
     answer a = {0};
     text_sink sink = {.quiet = o->json};
     const rd_tokenizer *tokenizer = rd_model_tokenizer(runner->model);
-    rd_status status = tokenizer ? make_prompt(o, tokenizer, text, bytes, &a) : RD_E_UNSUPPORTED;
+    rd_status status = RD_OK;
+    if (o->as_ids && (status = read_ids(text, &a)) != RD_OK) {
+        free_answer(&a);
+        return status;
+    }
+    if (!o->as_ids) status = tokenizer ? make_prompt(o, tokenizer, text, bytes, &a) : RD_E_UNSUPPORTED;
     if (status == RD_OK) status = run(runner, o, &sink, &a);
     if (status != RD_OK) cli_fail(status);
     if (status == RD_OK && !o->json) putchar('\n');
@@ -255,6 +277,7 @@ rd_status cli_run_generate(int argc, char **argv) {
          0},
         {"--system", CLI_TEXT, &o.system, "TEXT", "system text; default the chat template's own", 0, 0},
         {"--raw", CLI_FLAG, &o.raw, NULL, "no chat template", 0, 0},
+        {"--ids", CLI_FLAG, &o.as_ids, NULL, "the prompt is token ids: 1,2,3", 0, 0},
         {"--special", CLI_FLAG, &o.special, NULL,
          "with --raw: special tokens written in the prompt count as such", 0, 0},
         {"--max-tokens", CLI_INT, &o.max_tokens, "N", "most tokens to generate; default 256", 0, 1 << 24},

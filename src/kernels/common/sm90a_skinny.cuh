@@ -17,7 +17,7 @@ template <int COLUMNS, int GROUPS, int BOXES> struct skinny_ring {
     static constexpr int rows = GROUPS * SKINNY_GROUP_ROWS, k_block = BOXES * RDK_SKINNY_BOX_K;
     static constexpr int weight_bytes = GROUPS * SKINNY_GROUP_BYTES, box_bytes = COLUMNS * RDK_SKINNY_ROW_BYTES;
     static constexpr int stages = rdk_skinny_stages(COLUMNS, rows, BOXES);
-    static constexpr int threads = GROUPS * 128 + 64, residents = rdk_skinny_residents(COLUMNS, rows);
+    static constexpr int threads = GROUPS * 128 + 64, residents = rdk_skinny_residents(COLUMNS, rows, BOXES);
     static constexpr int turn_columns = rdk_skinny_turn_columns(COLUMNS);
     unsigned char tiles[stages][weight_bytes + BOXES * box_bytes];
     float turn[GROUPS][turn_columns][RDK_SKINNY_TURN_PITCH];

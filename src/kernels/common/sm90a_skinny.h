@@ -50,12 +50,12 @@ RDK_HOST_DEVICE int rdk_skinny_fixed_bytes(int columns, int rows) {
     return 1024 + rows / 64 * rdk_skinny_turn_columns(columns) * RDK_SKINNY_TURN_PITCH * 4;
 }
 // Two blocks share a multiprocessor where that leaves a ring deep enough, so that the next call's ring fills while this one drains.
-RDK_HOST_DEVICE int rdk_skinny_residents(int columns, int rows) {
-    return columns <= 32 && rows <= 128 ? 2 : 1;
+RDK_HOST_DEVICE int rdk_skinny_residents(int columns, int rows, int boxes) {
+    return columns <= 32 / boxes && rows <= 128 ? 2 : 1;
 }
 // 228 KB a multiprocessor, 1 KB of it taken a block (CUDA programming guide, compute capability 9.0). Two barriers a stage.
 RDK_HOST_DEVICE int rdk_skinny_stages(int columns, int rows, int boxes) {
-    int limit = rdk_skinny_residents(columns, rows) == 2 ? 113 * 1024 : 227 * 1024;
+    int limit = rdk_skinny_residents(columns, rows, boxes) == 2 ? 113 * 1024 : 227 * 1024;
     int fit =
         (limit - rdk_skinny_fixed_bytes(columns, rows)) / (rdk_skinny_stage_bytes(columns, rows, boxes) + 16);
     return fit < RDK_SKINNY_STAGES_MAX ? fit : RDK_SKINNY_STAGES_MAX;

@@ -5,7 +5,12 @@
 
 #include "kernels/common/sm90a_types.h"
 
-enum { RDK_ROW_THREADS = 128, RDK_SAMPLE_THREADS = 1024, RDK_SAMPLE_SPLIT_ELEMS = 8192 };
+enum {
+    RDK_ROW_THREADS = 128,
+    RDK_SAMPLE_THREADS = 1024,
+    RDK_SAMPLE_SPLIT_ELEMS = 4096,
+    RDK_SAMPLE_BINS = 2048
+};
 
 typedef struct rdk_rmsnorm_sm90a_args {
     RDK_PTR(const void) x;
@@ -52,6 +57,11 @@ typedef struct rdk_kv_write_sm90a_args {
     int32_t kv_heads, head_dim, block_tokens, k_interleave, x_type, kv_type;
 } rdk_kv_write_sm90a_args;
 
+typedef struct rdk_rope_kv_write_sm90a_args { // kv.k and rope.k are one tensor
+    rdk_rope_sm90a_args rope;
+    rdk_kv_write_sm90a_args kv;
+} rdk_rope_kv_write_sm90a_args;
+
 typedef struct rdk_embed_sm90a_args {
     RDK_PTR(const void) table;
     RDK_PTR(const int32_t) ids;
@@ -65,9 +75,14 @@ typedef struct rdk_sample_sm90a_args {
     RDK_PTR(const float) logits;
     RDK_PTR(const void) params; // rd_sample_row
     RDK_PTR(int32_t) ids;
-    RDK_PTR(void) tops; // [rows, splits] of 64 bits: key of the largest logit above the inverted id
+    RDK_PTR(void) words; // rows of rdk_sample_row_bytes
     int64_t logits_stride;
     int32_t vocab, splits;
 } rdk_sample_sm90a_args;
+
+// The workspace of a row: 64-bit tops of its slices and masses of its bins, 32-bit counts of the bins, how many slices are done.
+RDK_HOST_DEVICE int64_t rdk_sample_row_bytes(int32_t splits) {
+    return (splits + 1) / 2 * 16 + RDK_SAMPLE_BINS * 12 + 16;
+}
 
 #endif // RDI_ELEMENTWISE_SM90A_ARGS_H

@@ -17,7 +17,7 @@ static int32_t one_launch(rdi_launch *out, const char *kernel, int64_t x, int64_
 int32_t rdi_rmsnorm_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
                                    rdi_launch *out) {
     const rdi_rmsnorm_args *a = args;
-    (void)ws;
+    (void)ws, (void)device;
     if (a->residual && !rdi_launch_takes_type("rmsnorm", "residual", a->residual_dtype)) return 0;
     const rdk_rmsnorm_sm90a_args kernel = {
         .x = RDK_ADDR(a->x),
@@ -36,15 +36,16 @@ int32_t rdi_rmsnorm_sm90a_geometry(const void *args, void *ws, const rd_device_i
         .eps = a->eps,
         .weight_offset = a->unit_offset ? 1.0f : 0.0f,
     };
-    static const char *const names[2][2] = {{"rdk_rmsnorm_sm90a_x1", "rdk_rmsnorm_sm90a_x2"},
-                                            {"rdk_rmsnorm_sm90a_vector_x1", "rdk_rmsnorm_sm90a_vector_x2"}};
-    bool vector = rdk_norm_vector(a->x, a->x_stride, a->k, a->x_dtype) &&
-                  rdk_norm_vector(a->weight, 0, a->k, a->weight_dtype) &&
-                  (!a->residual || rdk_norm_vector(a->residual, a->residual_stride, a->k, a->residual_dtype));
-    bool dense = vector && rdk_norm_turns(a->k) == 1 && a->m > device->compute_units;
-    return one_launch(out, dense ? "rdk_rmsnorm_sm90a_dense_x1" : names[vector][rdk_norm_turns(a->k) - 1],
-                      rdk_norm_blocks(a->m, a->k, device->compute_units), 1, rdk_norm_threads(a->k), &kernel,
-                      sizeof kernel);
+    static const char *const names[2][2] = {{"rdk_rmsnorm_sm90a_bf16", "rdk_rmsnorm_sm90a_bf16_add"},
+                                            {"rdk_rmsnorm_sm90a_f16", "rdk_rmsnorm_sm90a_f16_add"}};
+    rd_dtype type = a->x_dtype;
+    bool vector =
+        rdk_norm_vector(a->x, a->x_stride, a->k, type, type) &&
+        rdk_norm_vector(a->y, a->y_stride, a->k, a->y_dtype, type) &&
+        rdk_norm_vector(a->weight, 0, a->k, a->weight_dtype, type) &&
+        (!a->residual || rdk_norm_vector(a->residual, a->residual_stride, a->k, a->residual_dtype, type));
+    const char *name = vector ? names[type == RD_DTYPE_F16][a->residual != NULL] : "rdk_rmsnorm_sm90a_any";
+    return one_launch(out, name, a->m, 1, rdk_norm_threads(a->k), &kernel, sizeof kernel);
 }
 
 int32_t rdi_act_mul_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
@@ -67,11 +68,8 @@ int32_t rdi_act_mul_sm90a_geometry(const void *args, void *ws, const rd_device_i
                       sizeof kernel);
 }
 
-int32_t rdi_rope_sm90a_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
-    const rdi_rope_args *a = args;
-    (void)ws, (void)device;
-    if (a->q_norm && !rdi_launch_takes_type("rope", "q_norm", a->norm_dtype)) return 0;
-    const rdk_rope_sm90a_args kernel = {
+static rdk_rope_sm90a_args rope_args(const rdi_rope_args *a) {
+    return (rdk_rope_sm90a_args){
         .q = RDK_ADDR(a->q),
         .k = RDK_ADDR(a->k),
         .positions = RDK_ADDR(a->positions),
@@ -94,16 +92,30 @@ int32_t rdi_rope_sm90a_geometry(const void *args, void *ws, const rd_device_info
         .eps = a->eps,
         .weight_offset = a->unit_offset ? 1.0f : 0.0f,
     };
-    return one_launch(out, "rdk_rope_sm90a",
-                      rdi_ceil_div(a->tokens * (a->q_heads + a->k_heads), RDK_ROW_THREADS / 32), 1,
+}
+
+// The kernel whose registers hold a head: 0, 1 or 2 for 128, 256 or 512 dims.
+static int32_t head_size(int64_t head_dim) {
+    return head_dim <= 128 ? 0 : head_dim <= 256 ? 1 : 2;
+}
+
+// A warp a head.
+static int64_t head_blocks(int64_t tokens, int64_t heads) {
+    return rdi_ceil_div(tokens * heads, RDK_ROW_THREADS / 32);
+}
+
+int32_t rdi_rope_sm90a_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
+    static const char *const names[] = {"rdk_rope_sm90a_d128", "rdk_rope_sm90a_d256", "rdk_rope_sm90a_d512"};
+    const rdi_rope_args *a = args;
+    (void)ws, (void)device;
+    if (a->q_norm && !rdi_launch_takes_type("rope", "q_norm", a->norm_dtype)) return 0;
+    const rdk_rope_sm90a_args kernel = rope_args(a);
+    return one_launch(out, names[head_size(a->head_dim)], head_blocks(a->tokens, a->q_heads + a->k_heads), 1,
                       RDK_ROW_THREADS, &kernel, sizeof kernel);
 }
 
-int32_t rdi_kv_write_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
-                                    rdi_launch *out) {
-    const rdi_kv_write_args *a = args;
-    (void)ws, (void)device;
-    const rdk_kv_write_sm90a_args kernel = {
+static rdk_kv_write_sm90a_args kv_write_args(const rdi_kv_write_args *a) {
+    return (rdk_kv_write_sm90a_args){
         .k = RDK_ADDR(a->k),
         .v = RDK_ADDR(a->v),
         .k_cache = RDK_ADDR(a->k_cache),
@@ -131,9 +143,29 @@ int32_t rdi_kv_write_sm90a_geometry(const void *args, void *ws, const rd_device_
         .x_type = rdk_type_code(a->x_dtype),
         .kv_type = rdk_type_code(a->kv_dtype),
     };
+}
+
+int32_t rdi_kv_write_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
+                                    rdi_launch *out) {
+    const rdi_kv_write_args *a = args;
+    (void)ws, (void)device;
+    const rdk_kv_write_sm90a_args kernel = kv_write_args(a);
     return one_launch(out, "rdk_kv_write_sm90a",
                       rdi_ceil_div(a->kv_heads * rdi_ceil_div(a->head_dim, 8), RDK_ROW_THREADS), a->tokens,
                       RDK_ROW_THREADS, &kernel, sizeof kernel);
+}
+
+int32_t rdi_rope_kv_write_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
+                                         rdi_launch *out) {
+    static const char *const names[] = {"rdk_rope_kv_write_sm90a_d128", "rdk_rope_kv_write_sm90a_d256",
+                                        "rdk_rope_kv_write_sm90a_d512"};
+    const rdi_rope_kv_write_args *a = args;
+    (void)ws, (void)device;
+    if (a->rope.q_norm && !rdi_launch_takes_type("rope_kv_write", "q_norm", a->rope.norm_dtype)) return 0;
+    const rdk_rope_kv_write_sm90a_args kernel = {rope_args(&a->rope), kv_write_args(&a->kv)};
+    return one_launch(out, names[head_size(a->rope.head_dim)],
+                      head_blocks(a->rope.tokens, a->rope.q_heads + 2 * a->kv.kv_heads), 1, RDK_ROW_THREADS,
+                      &kernel, sizeof kernel);
 }
 
 int32_t rdi_embed_sm90a_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
@@ -158,7 +190,7 @@ int32_t rdi_embed_sm90a_geometry(const void *args, void *ws, const rd_device_inf
 size_t rdi_sample_sm90a_ws(const void *args, int32_t units) {
     const rdi_sample_args *a = args;
     (void)units;
-    return (size_t)(a->rows * rdi_ceil_div(a->vocab, RDK_SAMPLE_SPLIT_ELEMS)) * sizeof(uint64_t);
+    return (size_t)(a->rows * rdk_sample_row_bytes((int32_t)rdi_ceil_div(a->vocab, RDK_SAMPLE_SPLIT_ELEMS)));
 }
 
 int32_t rdi_sample_sm90a_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
@@ -169,12 +201,12 @@ int32_t rdi_sample_sm90a_geometry(const void *args, void *ws, const rd_device_in
         .logits = RDK_ADDR(a->logits),
         .params = RDK_ADDR(a->params),
         .ids = RDK_ADDR(a->ids),
-        .tops = RDK_ADDR(ws),
+        .words = RDK_ADDR(ws),
         .logits_stride = a->logits_stride,
         .vocab = (int32_t)a->vocab,
         .splits = (int32_t)splits,
     };
     one_launch(&out[0], "rdk_sample_sm90a_tops", splits, a->rows, 256, &kernel, sizeof kernel);
-    one_launch(&out[1], "rdk_sample_sm90a_draw", a->rows, 1, RDK_SAMPLE_THREADS, &kernel, sizeof kernel);
+    one_launch(&out[1], "rdk_sample_sm90a_draw", splits, a->rows, RDK_SAMPLE_THREADS, &kernel, sizeof kernel);
     return 2;
 }

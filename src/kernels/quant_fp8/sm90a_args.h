@@ -5,7 +5,7 @@
 
 #include "kernels/common/sm90a_types.h"
 
-enum { RDK_QUANT_THREADS = 128, RDK_QUANT_GROUP = 128 };
+enum { RDK_QUANT_THREADS = 128, RDK_QUANT_GROUP = 128, RDK_QUANT_ROWS = 4 };
 
 typedef struct rdk_quant_sm90a_args {
     RDK_PTR(const void) x;
@@ -15,7 +15,7 @@ typedef struct rdk_quant_sm90a_args {
     RDK_PTR(unsigned char) q;
     RDK_PTR(float) q_scale;
     int64_t x_stride, up_stride, residual_stride, q_stride, q_scale_stride_m, q_scale_stride_k;
-    int32_t m, k, groups, x_type, up_type, residual_type, norm_type;
+    int32_t m, k, x_type, up_type, residual_type, norm_type;
     float eps, weight_offset;
 } rdk_quant_sm90a_args;
 

@@ -21,7 +21,6 @@ static rdk_quant_sm90a_args kernel_args(const rdi_quant_args *a) {
         .q_scale_stride_k = a->q_scale_stride_k,
         .m = (int32_t)a->m,
         .k = (int32_t)a->k,
-        .groups = (int32_t)rdi_ceil_div(a->k, RDK_QUANT_GROUP),
         .x_type = rdk_type_code(a->x_dtype),
         .up_type = rdk_type_code(a->up_dtype),
         .residual_type = rdk_type_code(a->residual_dtype),
@@ -44,10 +43,12 @@ int32_t rdi_quant_sm90a_geometry(const void *args, void *ws, const rd_device_inf
     const rdi_quant_args *a = args;
     if (!types_fit(a)) return 0;
     rdk_quant_sm90a_args kernel = kernel_args(a);
-    (void)ws, (void)device;
-    uint32_t blocks = (uint32_t)rdi_ceil_div(a->m * kernel.groups, RDK_QUANT_THREADS / 16);
-    rdi_launch_fill(out, "rdk_quant_fp8_sm90a", (const uint32_t[3]){blocks, 1, 1}, RDK_QUANT_THREADS, &kernel,
-                    sizeof kernel);
+    (void)ws;
+    bool many = a->m >= device->compute_units; // enough for every multiprocessor
+    uint32_t rows = (uint32_t)rdi_ceil_div(a->m, many ? RDK_QUANT_ROWS : 1),
+             columns = (uint32_t)rdi_ceil_div(a->k, RDK_QUANT_THREADS * 8);
+    rdi_launch_fill(out, many ? "rdk_quant_fp8_sm90a_many" : "rdk_quant_fp8_sm90a_one",
+                    (const uint32_t[3]){rows, columns, 1}, RDK_QUANT_THREADS, &kernel, sizeof kernel);
     out->dependent = true;
     return 1;
 }
@@ -58,18 +59,17 @@ int32_t rdi_quant_norm_sm90a_geometry(const void *args, void *ws, const rd_devic
     if (!types_fit(a)) return 0;
     rdk_quant_sm90a_args kernel = kernel_args(a);
     static const char *const names[2][2] = {
-        {"rdk_quant_fp8_norm_sm90a_x1", "rdk_quant_fp8_norm_sm90a_x2"},
-        {"rdk_quant_fp8_norm_sm90a_vector_x1", "rdk_quant_fp8_norm_sm90a_vector_x2"}};
-    bool vector = rdk_norm_vector(a->x, a->x_stride, a->k, a->x_dtype) &&
-                  rdk_norm_vector(a->norm_weight, 0, a->k, a->norm_dtype) &&
-                  (a->fuse != RDI_FUSE_ADD_RMSNORM ||
-                   rdk_norm_vector(a->residual, a->residual_stride, a->k, a->residual_dtype));
-    (void)ws;
-    bool dense = vector && rdk_norm_turns(a->k) == 1 && a->m > device->compute_units;
-    rdi_launch_fill(out,
-                    dense ? "rdk_quant_fp8_norm_sm90a_dense_x1" : names[vector][rdk_norm_turns(a->k) - 1],
-                    (const uint32_t[3]){rdk_norm_blocks(a->m, a->k, device->compute_units), 1, 1},
-                    rdk_norm_threads(a->k), &kernel, sizeof kernel);
+        {"rdk_quant_fp8_norm_sm90a_bf16", "rdk_quant_fp8_norm_sm90a_bf16_add"},
+        {"rdk_quant_fp8_norm_sm90a_f16", "rdk_quant_fp8_norm_sm90a_f16_add"}};
+    rd_dtype type = a->x_dtype;
+    bool add = a->fuse == RDI_FUSE_ADD_RMSNORM;
+    bool vector = rdk_norm_vector(a->x, a->x_stride, a->k, type, type) &&
+                  rdk_norm_vector(a->norm_weight, 0, a->k, a->norm_dtype, type) &&
+                  (!add || rdk_norm_vector(a->residual, a->residual_stride, a->k, a->residual_dtype, type));
+    (void)ws, (void)device;
+    rdi_launch_fill(out, vector ? names[type == RD_DTYPE_F16][add] : "rdk_quant_fp8_norm_sm90a_any",
+                    (const uint32_t[3]){(uint32_t)a->m, 1, 1}, rdk_norm_threads(a->k), &kernel,
+                    sizeof kernel);
     out->dependent = true;
     return 1;
 }

@@ -16,8 +16,9 @@ typedef struct rdi_skinny_plan {
     bool whole; // ranges are whole tiles
 } rdi_skinny_plan;
 
-// parts for the types that the tensor core does not take beside these weights.
-rdi_skinny_plan rdi_gemm_skinny_plan(const rdi_gemm_args *a, int32_t units, int32_t parts, int32_t boxes);
+// units: multiprocessors. rows: weight rows of a tile, a function of N and the device. parts: 2 to 4 for the types that the tensor core does not take beside these weights.
+rdi_skinny_plan rdi_gemm_skinny_plan(const rdi_gemm_args *a, int32_t units, int32_t rows, int32_t parts,
+                                     int32_t boxes, int32_t columns_max);
 rdi_skinny_plan rdi_gemm_skinny_dense_plan(const rdi_gemm_args *a, int32_t rows, int32_t parts,
                                            int32_t boxes);
 size_t rdi_gemm_skinny_ws(const rdi_gemm_args *a, const rdi_skinny_plan *plan);
