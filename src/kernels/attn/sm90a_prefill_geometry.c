@@ -150,14 +150,16 @@ int32_t rdi_attn_prefill_sm90a_geometry(const void *args, void *ws, const rd_dev
     rdk_attn_prefill_sm90a_args kernel = kernel_args(a, rdk_prefill_keys(dims));
     // Each sequence has at most one row tile that is not full.
     int64_t units = (a->tokens * kernel.group / rdk_prefill_rows(dims) + a->seqs) * a->kv_heads;
-    const uint32_t grid[3] = {(uint32_t)rdi_max(1, rdi_min(units, device->compute_units)), 1, 1}, one[3] = {1, 1, 1};
+    const uint32_t grid[3] = {(uint32_t)rdi_max(1, rdi_min(units, device->compute_units)), 1, 1},
+                   one[3] = {1, 1, 1};
     if (units > device->compute_units) { // blocks take what is left from a counter
         kernel.taken = RDK_ADDR(ws);
         rdi_launch_fill(&out[launches], "rdk_attn_prefill_sm90a_begin", one, 32, &kernel, sizeof kernel);
         out[launches++].dependent = true;
     }
     rdi_launch *main = &out[launches++];
-    rdi_launch_fill(main, prefill_kernel(dims, fp8), grid, (uint32_t)rdk_prefill_threads(fp8), &kernel, sizeof kernel);
+    rdi_launch_fill(main, prefill_kernel(dims, fp8), grid, (uint32_t)rdk_prefill_threads(fp8), &kernel,
+                    sizeof kernel);
     main->shared_bytes = (uint32_t)rdk_prefill_shared_bytes(dims);
     main->dependent = true;
     main->map_count = 2;
