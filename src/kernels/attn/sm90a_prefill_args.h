@@ -18,7 +18,8 @@ RDK_HOST_DEVICE int rdk_prefill_keys(int dims) {
 RDK_HOST_DEVICE int rdk_prefill_slots(int dims) { // as many as 227 KB hold beside the queries
     return dims <= 64 ? 8 : 5;
 }
-RDK_HOST_DEVICE int rdk_prefill_query_buffers(int dims) { // the next work's queries come in early where they find room
+RDK_HOST_DEVICE int
+rdk_prefill_query_buffers(int dims) { // the next work's queries come in early where they find room
     return dims <= 128 ? 2 : 1;
 }
 RDK_HOST_DEVICE int rdk_prefill_threads(int fp8) {
