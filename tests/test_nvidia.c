@@ -14,8 +14,6 @@
 #include "backend/backend.h"
 #include "kernels/attn/args.h"
 #include "kernels/attn/sm90a_args.h"
-#include "kernels/gemm_fp8block/args.h"
-#include "kernels/gemm_fp8block/sm90a_args.h"
 #include "kernels/rows.h"
 
 #include "support/fake_cuda.h"
@@ -198,80 +196,7 @@ static void test_no_library(void **state) {
 }
 
 // ---- geometry -------------------------------------------------------------------------------------------------------
-static const rd_device_info h200 = {.compute_units = 132}, h100_pcie = {.compute_units = 114};
-
-static rdi_gemm_args gemm(int64_t m, int64_t n, int64_t k) {
-    return (rdi_gemm_args){.m = m,
-                           .n = n,
-                           .k = k,
-                           .a = (void *)4096,
-                           .a_stride = k,
-                           .w = (void *)8192,
-                           .w_stride = k,
-                           .c = (void *)16384,
-                           .c_stride = n,
-                           .a_dtype = RD_DTYPE_E4M3,
-                           .w_dtype = RD_DTYPE_E4M3,
-                           .w_scale_dtype = RD_DTYPE_F32,
-                           .c_dtype = RD_DTYPE_BF16};
-}
-
-// 14336 x 5120: 112 tiles of 128 rows, 40 k blocks: 4480 units over 132 blocks are 33 each and 124 left.
-static void test_step_geometry(void **state) {
-    (void)state;
-    static const struct {
-        int64_t m;
-        const char *kernel;
-    } cases[] = {
-        {1, "rdk_gemm_fp8block_step_sm90a_t8_r128"},   {8, "rdk_gemm_fp8block_step_sm90a_t8_r128"},
-        {9, "rdk_gemm_fp8block_step_sm90a_t16_r128"},  {32, "rdk_gemm_fp8block_step_sm90a_t32_r128"},
-        {33, "rdk_gemm_fp8block_step_sm90a_t64_r128"}, {128, "rdk_gemm_fp8block_step_sm90a_t128_r128"}};
-    rdi_launch out[RDI_MAX_LAUNCHES];
-    rdk_gemm_step_args args;
-    for (size_t i = 0; i < RDI_COUNT(cases); i++) {
-        rdi_gemm_args a = gemm(cases[i].m, 14336, 5120);
-        assert_int_equal(rdi_gemm_step_sm90a_geometry(&a, (void *)64, &h200, out), 1);
-        assert_string_equal(out[0].kernel, cases[i].kernel);
-        assert_int_equal(out[0].grid[0], 132);
-        assert_int_equal(out[0].block[0], 352); // two groups of four warps and three that bring data
-        assert_true(out[0].dependent && out[0].shared_bytes <= 227 * 1024);
-        assert_int_equal(out[0].map_count, 2);
-        assert_int_equal(out[0].map[0].box[1], 128);
-        assert_int_equal(out[0].map[0].dim[1], 14336);
-        memcpy(&args, out[0].args, sizeof args);
-        // The split of K is the same for every number of tokens: that is what order class "step" says.
-        assert_int_equal(args.k_blocks, 40);
-        assert_int_equal(args.range_units, 33);
-        assert_int_equal(args.range_rest, 124);
-    }
-    rdi_gemm_args a = gemm(16, 14336, 5120);
-    assert_int_equal(rdi_gemm_step_sm90a_geometry(&a, NULL, &h100_pcie, out), 1);
-    memcpy(&args, out[0].args, sizeof args);
-    assert_int_equal(args.ranges * args.range_units + args.range_rest, 4480);
-    assert_int_equal(args.ranges, 114);
-    assert_int_equal(rdi_gemm_step_sm90a_ws(&a, 132), 132 * 128 * 16 * 8);
-}
-
-static void test_step_geometry_of_odd_shapes(void **state) {
-    (void)state;
-    rdi_launch out[RDI_MAX_LAUNCHES];
-    rdk_gemm_step_args args;
-    rdi_gemm_args a = gemm(5, 576, 3884); // rows of 3884 bytes are no multiple of 16: no tensor copies
-    assert_int_equal(rdi_gemm_step_sm90a_geometry(&a, NULL, &h200, out), 1);
-    assert_string_equal(out[0].kernel, "rdk_gemm_fp8block_step_sm90a_t8_r64");
-    assert_int_equal(out[0].map_count, 0);
-    memcpy(&args, out[0].args, sizeof args);
-    assert_int_equal(args.use_maps, 0);
-    assert_int_equal(args.k_blocks, 31);
-    a = gemm(300, 5120, 6144); // 128 + 128 + 44 tokens
-    assert_int_equal(rdi_gemm_step_sm90a_geometry(&a, NULL, &h200, out), 3);
-    assert_string_equal(out[2].kernel, "rdk_gemm_fp8block_step_sm90a_t64_r64");
-    memcpy(&args, out[2].args, sizeof args);
-    assert_int_equal(args.m, 44);
-    assert_int_equal(args.a, 4096 + 256 * 6144);
-    assert_int_equal(args.c, 16384 + 256 * 5120 * 2);
-    assert_ptr_equal(out[2].map[1].base, (char *)4096 + 256 * 6144);
-}
+static const rd_device_info h200 = {.compute_units = 132};
 
 // Chunks are cut at positions: they tile the line of keys without gap, and a count finds the chunk of the last key.
 static void test_attention_partition(void **state) {
@@ -349,8 +274,6 @@ int main(void) {
         cmocka_unit_test(test_open_may_fail),
         cmocka_unit_test(test_memory_that_is_full),
         cmocka_unit_test(test_no_library),
-        cmocka_unit_test(test_step_geometry),
-        cmocka_unit_test(test_step_geometry_of_odd_shapes),
         cmocka_unit_test(test_attention_partition),
         cmocka_unit_test(test_attention_geometry),
         cmocka_unit_test(test_no_spills),

@@ -120,6 +120,7 @@ static void test_explain_reference_rows_alone(void **state) {
                    "> gemm_fp8block_any_cpu_ref: ok\n");
 }
 
+#define OTHER "ok, not chosen: row order"
 // A one-token prefill (bug case 16) asks for class chunk and gets it; a question without the word gets either; a device
 // without rows of the class answers with the one that it has.
 static void test_explain_order_class(void **state) {
@@ -127,20 +128,21 @@ static void test_explain_order_class(void **state) {
     static rdi_row classes[] = {
         ROW("gemm_fp8block_step_amd_gfx1201", "gemm_fp8block", AMD, "amd", RDI_ISA_GFX1201, 0, m8),
         ROW("gemm_fp8block_chunk_amd_gfx1201", "gemm_fp8block", AMD, "amd", RDI_ISA_GFX1201, 0, all),
+        ROW("gemm_fp8block_both_amd_gfx1201", "gemm_fp8block", AMD, "amd", RDI_ISA_GFX1201, 0, all),
         ROW("gemm_fp8block_any_cpu_ref", "gemm_fp8block", CPU, "cpu", 0, 1, all)};
-    classes[0].info.order = "step", classes[1].info.order = "chunk";
+    classes[0].info.order = "step", classes[1].info.order = "chunk", classes[2].info.order = "any";
     static const struct {
         const char *device, *order;
         int64_t m;
-        const char *expected[2]; // reasons; NULL: the row of another backend is not asked
+        const char *expected[3]; // reasons; NULL: the row of another backend is not asked
     } cases[] = {
-        {"r9700-gfx1201", "chunk", 1, {"order=chunk, its class is step", "ok"}},
-        {"r9700-gfx1201", "step", 1, {"ok", "order=step, its class is chunk"}},
-        {"r9700-gfx1201", "step", 9, {"m=9, needs <= 8", "order=step, its class is chunk"}},
-        {"r9700-gfx1201", "any", 1, {"ok", "ok, not chosen: row order"}},
-        {"r9700-gfx1201", "class", 9, {"m=9, needs <= 8", "ok"}},
-        {"x86-avx2", "chunk", 1, {"ok", NULL}},
-        {"x86-avx2", "step", 900, {"ok", NULL}},
+        {"r9700-gfx1201", "chunk", 1, {"order=chunk, its class is step", "ok", OTHER}},
+        {"r9700-gfx1201", "step", 1, {"ok", "order=step, its class is chunk", OTHER}},
+        {"r9700-gfx1201", "step", 9, {"m=9, needs <= 8", "order=step, its class is chunk", "ok"}},
+        {"r9700-gfx1201", "any", 1, {"ok", OTHER, OTHER}},
+        {"r9700-gfx1201", "class", 9, {"m=9, needs <= 8", "ok", OTHER}},
+        {"x86-avx2", "chunk", 1, {"ok"}},
+        {"x86-avx2", "step", 900, {"ok"}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         rd_device *device = NULL;
@@ -150,9 +152,9 @@ static void test_explain_order_class(void **state) {
                                    RD_WORD("order", cases[i].order)};
         assert_int_equal(rd_device_open(cases[i].device, &device), RD_OK);
         assert_int_equal(
-            rdi_ctx_explain((rdi_table){classes, 3}, device, "gemm_fp8block", params, 4, verdicts, &count),
+            rdi_ctx_explain((rdi_table){classes, 4}, device, "gemm_fp8block", params, 4, verdicts, &count),
             RD_OK);
-        assert_int_equal(count, cases[i].expected[1] ? 2 : 1);
+        assert_int_equal(count, cases[i].expected[1] ? 3 : 1);
         for (int32_t at = 0; at < count; at++)
             assert_string_equal(verdicts[at].reason, cases[i].expected[at]);
         rd_device_close(device);

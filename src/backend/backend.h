@@ -59,7 +59,8 @@ struct rdi_driver {
     rd_status (*stream_create)(rdi_card *card, void **out);
     rd_status (*stream_free)(rdi_card *card, void *stream);
     rd_status (*stream_sync)(rdi_card *card, void *stream);
-    rd_status (*stream_ready)(rdi_card *card, void *stream, bool *ready); // all that was issued has ended; no wait
+    // Has all that was issued ended? Does not wait.
+    rd_status (*stream_ready)(rdi_card *card, void *stream, bool *ready);
     rd_status (*event_create)(rdi_card *card, void **out);
     rd_status (*event_free)(rdi_card *card, void *event);
     rd_status (*event_record)(rdi_card *card, void *event, void *stream);

@@ -133,7 +133,7 @@ void rd_device_close(rd_device *device) {
     if (!device) return;
     rdi_card *card = device->card;
     if (card) {
-        if (!card->stuck) rdi_card_unload_all(card);
+        rdi_card_unload_all(card);
         pthread_mutex_destroy(&card->lock);
         card->driver->close(card);
     }

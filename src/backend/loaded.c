@@ -46,7 +46,7 @@ rd_status rdi_card_load(rdi_card *card, const char *image, const rdi_loaded **ou
 void rdi_card_unload_all(rdi_card *card) {
     for (rdi_loaded *at = card->loaded, *next; at; at = next) {
         next = at->next;
-        card->driver->module_free(card, at->module);
+        if (!card->stuck) card->driver->module_free(card, at->module);
         rdi_free(at);
     }
     card->loaded = NULL;

@@ -57,7 +57,8 @@ static void print_device(const rd_device_info *info) {
 static rd_status measure_card(const rd_device_info *info, double *gbs) {
     static const int64_t beyond_caches = (int64_t)2 << 30;
     *gbs = 0;
-    if (!*info->isa || strncmp(info->name, "gpu:", 4) != 0) return RD_OK;
+    // Our simulator may stand in for a card under the card's name.
+    if (!*info->isa || strncmp(info->name, "gpu:", 4) != 0 || strstr(info->model, "(gfx12sim)")) return RD_OK;
     rd_ctx *ctx = NULL;
     rd_status status = cli_open_ctx_unchecked(info->name, 1, &ctx);
     size_t free_bytes = 0, total_bytes = 0;

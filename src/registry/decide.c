@@ -22,7 +22,7 @@ static bool has_trait(const char *name, const char *trait) {
 // one class serves decode and prefill).
 static const char *wanted_class(rdi_table table, const rd_device *device, const rdi_query *query) {
     const rdi_answer *order = rdi_query_find(query, "order");
-    if (!order) return NULL;
+    if (!order || (strcmp(order->word, "step") != 0 && strcmp(order->word, "chunk") != 0)) return NULL;
     for (int32_t i = 0; i < table.count; i++) {
         const rdi_row *row = &table.rows[i];
         if (row->backend == rdi_device_backend(device) && !(row->isa & ~rdi_device_isa(device)) &&
@@ -47,7 +47,7 @@ static void judge(const rdi_row *row, const rd_device *device, const rdi_query *
                  row->info.isa);
         return;
     }
-    if (order && strcmp(row->info.order, order) != 0) {
+    if (order && strcmp(row->info.order, order) != 0 && strcmp(row->info.order, "any") != 0) {
         snprintf(verdict->reason, sizeof verdict->reason, "order=%s, its class is %s", order,
                  row->info.order);
         return;

@@ -11,6 +11,27 @@ __device__ __forceinline__ uint32_t smem_address(const void *pointer) {
     return (uint32_t)__cvta_generic_to_shared(pointer);
 }
 
+// A value that the compiler keeps in its register: it would make addresses anew in every turn of a loop.
+__device__ __forceinline__ uint32_t kept(uint32_t value) {
+    asm volatile("" : "+r"(value));
+    return value;
+}
+template <typename T> __device__ __forceinline__ T *kept(T *pointer) {
+    asm volatile("" : "+l"(pointer));
+    return pointer;
+}
+// Loads by such an address, in the order of the code.
+__device__ __forceinline__ float shared_f32(uint32_t at) {
+    float v;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(at) : "memory");
+    return v;
+}
+__device__ __forceinline__ float2 shared_f32x2(uint32_t at) {
+    float2 v;
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(at) : "memory");
+    return v;
+}
+
 // ---- mbarriers --------------------------------------------------------------------------------------------------------
 __device__ __forceinline__ void barrier_init(uint64_t *barrier, uint32_t arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(smem_address(barrier)), "r"(arrivals) : "memory");
@@ -19,19 +40,25 @@ __device__ __forceinline__ void barrier_init(uint64_t *barrier, uint32_t arrival
 __device__ __forceinline__ void barrier_init_fence() {
     asm volatile("fence.mbarrier_init.release.cluster;\n\tfence.proxy.async.shared::cta;" ::: "memory");
 }
+__device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
 __device__ __forceinline__ void barrier_arrive(uint64_t *barrier) {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(smem_address(barrier)) : "memory");
+    barrier_arrive(smem_address(barrier));
 }
 __device__ __forceinline__ void barrier_expect(uint64_t *barrier, uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(smem_address(barrier)), "r"(bytes)
                  : "memory");
 }
-__device__ __forceinline__ void barrier_wait(uint64_t *barrier, uint32_t parity) {
+__device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) {
     asm volatile("{\n\t.reg .pred done;\n\t"
                  "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n\t"
-                 "@!done bra again;\n\t}" ::"r"(smem_address(barrier)),
+                 "@!done bra again;\n\t}" ::"r"(barrier),
                  "r"(parity)
                  : "memory");
+}
+__device__ __forceinline__ void barrier_wait(uint64_t *barrier, uint32_t parity) {
+    barrier_wait(smem_address(barrier), parity);
 }
 
 // ---- clusters ---------------------------------------------------------------------------------------------------------
@@ -137,13 +164,27 @@ __device__ __forceinline__ void store_relaxed(uint4 *to, uint4 v) {
     asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
                  : "memory");
 }
-__device__ __forceinline__ uint32_t load_acquire(const uint32_t *from) {
-    uint32_t v;
-    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(from) : "memory");
-    return v;
+// 16 bytes that arrive together.
+__device__ __forceinline__ uint4 load_word(const uint4 *from) {
+    uint64_t low, high;
+    asm volatile("{\n\t.reg .b128 word;\n\tld.relaxed.gpu.global.b128 word, [%2];\n\tmov.b128 {%0, %1}, word;\n\t}"
+                 : "=l"(low), "=l"(high)
+                 : "l"(from)
+                 : "memory");
+    return make_uint4((uint32_t)low, (uint32_t)(low >> 32), (uint32_t)high, (uint32_t)(high >> 32));
 }
-__device__ __forceinline__ void store_release(uint32_t *to, uint32_t v) {
-    asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(v) : "memory");
+__device__ __forceinline__ void store_word(uint4 *to, uint4 v) {
+    asm volatile("{\n\t.reg .b128 word;\n\tmov.b128 word, {%1, %2};\n\tst.relaxed.gpu.global.b128 [%0], word;\n\t}" ::"l"(to),
+                 "l"(v.x | (uint64_t)v.y << 32), "l"(v.z | (uint64_t)v.w << 32)
+                 : "memory");
+}
+
+// ---- named barriers of a block, 1 to 15; arrive does not wait ------------------------------------------------------------
+template <int THREADS> __device__ __forceinline__ void named_sync(int id) {
+    asm volatile("bar.sync %0, %1;" ::"r"(id), "n"(THREADS) : "memory");
+}
+template <int THREADS> __device__ __forceinline__ void named_arrive(int id) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(id), "n"(THREADS) : "memory");
 }
 
 template <int COUNT> __device__ __forceinline__ void registers_give() {

@@ -8,8 +8,11 @@
 
 // Lower half of the descriptor of a K-major tile under the 128-byte swizzle, aligned to 1024 bytes. The upper half is a constant:
 // eight rows to the next are 1024 bytes on (64 units of 16), swizzle mode 1. Adding (bytes >> 4) steps along K inside the row.
+__device__ __forceinline__ uint32_t wgmma_descriptor(uint32_t tile) {
+    return (tile & 0x3ffff) >> 4 | 1u << 16;
+}
 __device__ __forceinline__ uint32_t wgmma_descriptor(const void *tile) {
-    return (smem_address(tile) & 0x3ffff) >> 4 | 1u << 16;
+    return wgmma_descriptor(smem_address(tile));
 }
 __device__ __forceinline__ void wgmma_fence() {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");

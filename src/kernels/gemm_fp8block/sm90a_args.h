@@ -19,7 +19,7 @@ typedef struct rdk_gemm_step_args {
         c_stride;
     int32_t m, n, k, k_blocks;
     int32_t ranges, range_units,
-        range_rest; // block r takes range_units (+1 while r < range_rest) units of (tile, k block)
+        range_rest; // pair r of blocks takes range_units (+1 while r < range_rest) units of (two tiles, k block)
     int32_t use_maps, w_scale_e8m0, bias_type, c_type;
 } rdk_gemm_step_args;
 
@@ -51,45 +51,58 @@ RDK_HOST_DEVICE int rdk_step_shared_bytes(int tokens, int rows) {
            rdk_step_stages(tokens, rows) * (rdk_step_stage_bytes(tokens, rows) + 16);
 }
 
-// ---- class "chunk" ---------------------------------------------------------------------------------------------------
-typedef struct rdk_gemm_chunk_args {
+// ---- pairs of blocks: class "chunk", and class "step" from 33 tokens on -------------------------------------------------
+typedef struct rdk_gemm_pairs_args {
     RDK_ALIGN64 unsigned char a_map[128]; // box: 128 bytes of K x half a tile's tokens
     unsigned char w_map[128];             // box: 128 bytes of K x half a tile's weight rows
     RDK_PTR(const float) a_scale;
     RDK_PTR(const void) w_scale;
     RDK_PTR(const void) bias;
     RDK_PTR(void) c;
-    RDK_PTR(float) partials;    // a tile a block
-    RDK_PTR(uint32_t) arrived;  // a word a warp of each block: its part of the tile is there
+    RDK_PTR(void) partials; // words of three sums and a tag, one tile a block
     int64_t a_scale_stride_m, a_scale_stride_k, w_scale_stride_n, w_scale_stride_k, c_stride;
     int32_t m, n, k_blocks;
-    int32_t units_m, units_n;   // pairs of neighbouring tiles: two of M over the same weights, or two of N over the same tokens
-    int32_t pair_m;             // which of the two
-    int32_t group;              // units of M that are walked together before N moves on
-    int32_t line_units, line_part, line_rest; // the first units are one line of (unit, k block), cut as in the step kernel
+    int32_t units_m,
+        units_n; // pairs of neighbouring tiles: two of M over the same weights, or two of N over the same tokens
+    int32_t pair_m; // which of the two
+    int32_t group;  // units of M that are walked together before N moves on
+    int32_t line_units, line_part,
+        line_rest;         // the first units are one line of (unit, k block), cut as in the step kernel
+    int32_t early_weights; // they are there before the kernels before this one end
     int32_t w_scale_e8m0, bias_type, c_type, c_vectors;
-} rdk_gemm_chunk_args;
+} rdk_gemm_pairs_args;
 
-typedef struct rdk_gemm_repack_args { // rows that the copy engine cannot address, brought to strides of 16 bytes
+typedef struct
+    rdk_gemm_repack_args { // rows that the copy engine cannot address, brought to strides of 16 bytes
     RDK_PTR(const unsigned char) from;
     RDK_PTR(unsigned char) to;
     int64_t from_stride, to_stride, rows;
     int32_t bytes;
 } rdk_gemm_repack_args;
 
-enum { RDK_CHUNK_TOKENS = 128, RDK_CHUNK_SCALE_BATCHES = 2, RDK_CHUNK_SCALE_BLOCKS = 8, RDK_CHUNK_WARPS = 8 };
-RDK_HOST_DEVICE int rdk_chunk_stage_bytes(int columns) {
-    return (RDK_CHUNK_TOKENS + columns) * RDK_K_BLOCK;
+enum {
+    RDK_CHUNK_TOKENS = 128,
+    RDK_PAIRS_SCALE_BATCHES = 2,
+    RDK_PAIRS_SCALE_BLOCKS = 8,
+    RDK_PAIRS_THREADS = 384
+};
+RDK_HOST_DEVICE int rdk_pairs_stage_bytes(int tokens, int columns) {
+    return (tokens + columns) * RDK_K_BLOCK;
 }
 // Beside the ring: 1024 for the tiles' alignment, the scales, their barriers.
-RDK_HOST_DEVICE int rdk_chunk_fixed_bytes(void) {
-    return 1024 + RDK_CHUNK_SCALE_BATCHES * (RDK_CHUNK_SCALE_BLOCKS * (RDK_CHUNK_TOKENS + 4 + 2) * 4 + 16);
+RDK_HOST_DEVICE int rdk_pairs_fixed_bytes(int tokens) {
+    return 1024 + RDK_PAIRS_SCALE_BATCHES * (RDK_PAIRS_SCALE_BLOCKS * (tokens + 4 + 2) * 4 + 16);
 }
-RDK_HOST_DEVICE int rdk_chunk_stages(int columns) {
-    return (227 * 1024 - rdk_chunk_fixed_bytes()) / (rdk_chunk_stage_bytes(columns) + 16);
+RDK_HOST_DEVICE int rdk_pairs_stages(int tokens, int columns) {
+    int fit = (227 * 1024 - rdk_pairs_fixed_bytes(tokens)) / (rdk_pairs_stage_bytes(tokens, columns) + 16);
+    return fit < RDK_STEP_STAGES_MAX ? fit : RDK_STEP_STAGES_MAX;
 }
-RDK_HOST_DEVICE int rdk_chunk_shared_bytes(int columns) {
-    return rdk_chunk_fixed_bytes() + rdk_chunk_stages(columns) * (rdk_chunk_stage_bytes(columns) + 16);
+RDK_HOST_DEVICE int rdk_pairs_shared_bytes(int tokens, int columns) {
+    return rdk_pairs_fixed_bytes(tokens) +
+           rdk_pairs_stages(tokens, columns) * (rdk_pairs_stage_bytes(tokens, columns) + 16);
+}
+RDK_HOST_DEVICE int rdk_pairs_partial_words(int sums) { // of a thread
+    return (sums + 2) / 3;
 }
 
 #endif // RDI_GEMM_SM90A_ARGS_H

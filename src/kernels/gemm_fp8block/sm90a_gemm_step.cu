@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Block-FP8 GEMM of order class "step": 1..128 tokens, bound by the read of the weights.
 //
-// Weight rows fill the 64-row side of the tensor core and all tokens stand in one n tile, so each weight byte crosses the chip
-// once. The (tile, k block) units lie in one line, tile by tile, and each of the device's multiprocessors takes one equal run of
-// them: every one streams the same number of bytes. A tile that spans blocks is added up by the block that holds its first k
-// block, in k order, from words that the others leave in `partials`; which block holds what follows from N, K and the number of
-// multiprocessors alone, so a row's bits never depend on its neighbours. One warp streams weights (also before the input of
-// the call is ready: they depend on nothing), one brings tokens, one their scales, 4 warps multiply for every 64 weight rows.
+// Up to 32 tokens weight rows fill the 64-row side of the tensor core and all tokens stand in one n tile, so each weight byte
+// crosses the chip once. The (pair of tiles, k block) units lie in one line, and each pair of multiprocessors takes one equal run
+// of them, a tile each: every one streams the same number of bytes. A tile that spans runs is added up by the block that holds its
+// first k block, in k order, from words that the others leave in `partials`; which block holds what follows from N, K and the
+// number of multiprocessors alone, so a row's bits never depend on its neighbours. One warp streams weights (also before the input
+// of the call is ready: they depend on nothing), one brings tokens, one their scales, 4 warps multiply for every 64 weight rows.
+// From 33 tokens on the tokens fill the 64-row side and the two blocks of a pair bring each other half of them (sm90a_pairs.cuh):
+// the same cut, and the same sums in the same order.
 #include "kernels/common/sm90a_convert.cuh"
 #include "kernels/common/sm90a_wgmma.cuh"
 #include "kernels/gemm_fp8block/sm90a_args.h"
+#include "kernels/gemm_fp8block/sm90a_pairs.cuh"
 
 enum { K_BLOCK = RDK_K_BLOCK, GROUP_ROWS = 64, GROUP_BYTES = GROUP_ROWS * K_BLOCK, PREFETCH_UNITS = 4 };
 
@@ -46,6 +49,10 @@ struct cursor { // where a role stands in the ring
 __device__ __forceinline__ int32_t range_begin(const rdk_gemm_step_args &args, int32_t range) {
     return range * args.range_units + min(range, args.range_rest);
 }
+// A unit is two tiles: this block's.
+__device__ __forceinline__ int32_t own_tile(int32_t unit_tile) {
+    return unit_tile * 2 + blockIdx.x % 2;
+}
 
 // One warp's copy of `rows` rows of 128 bytes into a swizzled tile, for rows that the copy engine cannot address.
 __device__ __noinline__ void copy_rows(unsigned char *tile, const unsigned char *from, int64_t stride, int32_t rows,
@@ -78,9 +85,9 @@ __device__ __forceinline__ void produce_weights(const rdk_gemm_step_args &args, 
     for (int32_t unit = begin; unit < end; unit++) {
         if (unit == begin + s::stages && args.use_maps && lane == 0) // the ring is full and the tokens may be far
             for (int32_t ahead = 0; ahead < PREFETCH_UNITS && unit + ahead < end; ahead++)
-                prefetch_box(args.w_map, (unit + ahead) % args.k_blocks * K_BLOCK, (unit + ahead) / args.k_blocks * s::rows);
+                prefetch_box(args.w_map, (unit + ahead) % args.k_blocks * K_BLOCK, own_tile((unit + ahead) / args.k_blocks) * s::rows);
         unsigned char *to = r.tiles[at.slot];
-        int32_t row = tile * s::rows;
+        int32_t row = own_tile(tile) * s::rows;
         if (args.use_maps) {
             if (lane == 0) {
                 barrier_wait(&r.empty[at.slot], at.parity);
@@ -129,15 +136,15 @@ template <int TOKENS> struct scale_batch {
     __device__ __forceinline__ void fetch(const rdk_gemm_step_args &args, int32_t rows, int32_t batch, int32_t begin,
                                           int32_t end) {
         int32_t unit = batch * RDK_STEP_SCALE_UNITS + threadIdx.x % 8, token = threadIdx.x % 32 / 8;
-        int32_t tile = unit / args.k_blocks, kb = unit - tile * args.k_blocks;
+        int32_t tile = unit / args.k_blocks, kb = unit - tile * args.k_blocks, row = own_tile(tile) * rows;
         const float *from = args.a_scale + kb * args.a_scale_stride_k;
         bool valid = unit >= begin && unit < end;
 #pragma unroll
         for (int i = 0; i < TOKENS / 4; i++)
             tokens[i] = valid && token + 4 * i < args.m ? load_fresh(from + (token + 4 * i) * args.a_scale_stride_m) : 0.0f;
-        weight = valid ? load_scale(args.w_scale, tile * rows / K_BLOCK * args.w_scale_stride_n + kb * args.w_scale_stride_k,
-                                    args.w_scale_e8m0 != 0)
-                       : 0.0f;
+        weight = valid && row < args.n ? load_scale(args.w_scale, row / K_BLOCK * args.w_scale_stride_n + kb * args.w_scale_stride_k,
+                                                    args.w_scale_e8m0 != 0)
+                                       : 0.0f;
     }
 };
 
@@ -242,7 +249,7 @@ __device__ __forceinline__ void multiply_segment(ring<TOKENS, GROUPS> &r, cursor
 #pragma unroll
     for (int i = 0; i < TOKENS / 2; i++) sum[i] = 0.0f;
     float even[TOKENS / 2];
-    if constexpr (GROUPS == 2 && (TOKENS == 32 || TOKENS == 128)) { // registers for one; the other group fills the gap
+    if constexpr (GROUPS == 2 && TOKENS == 32) { // registers for one; the other group fills the gap
         for (int32_t i = 0; i < count; i++) {
             issue_block(r, head, group, even);
             promote_block<0>(r, tail, even, sum);
@@ -274,7 +281,7 @@ enum { TAG = 0x7fff7fff };
 
 template <int TOKENS, int GROUPS>
 __device__ __forceinline__ uint4 *partial_words(const rdk_gemm_step_args &args, int32_t range, int group) {
-    return static_cast<uint4 *>(args.partials) + (int64_t)(range * GROUPS + group) * (TOKENS / 4) * 128 + threadIdx.x % 128;
+    return static_cast<uint4 *>(args.partials) + (int64_t)(own_tile(range) * GROUPS + group) * (TOKENS / 4) * 128 + threadIdx.x % 128;
 }
 
 template <int TOKENS> __device__ __forceinline__ void leave_partials(uint4 *words, const float (&sum)[TOKENS / 2]) {
@@ -375,7 +382,7 @@ __device__ __forceinline__ void multiply(const rdk_gemm_step_args &args, ring<TO
     reader tail = {{0, 0}, {0, 0}, (uint32_t)begin, (uint32_t)begin, (uint32_t)end};
     for (int32_t unit = begin; unit < end;) {
         int32_t tile = unit / args.k_blocks, kb = unit - tile * args.k_blocks, tile_end = (tile + 1) * args.k_blocks;
-        int32_t count = min(end, tile_end) - unit, row = (tile * GROUPS + group) * GROUP_ROWS;
+        int32_t count = min(end, tile_end) - unit, row = (own_tile(tile) * GROUPS + group) * GROUP_ROWS;
         float sum[TOKENS / 2];
         multiply_segment<TOKENS, GROUPS>(r, head, tail, group, count, sum);
         unit += count;
@@ -413,7 +420,7 @@ template <int TOKENS, int GROUPS> __device__ __forceinline__ void step_block(con
     }
     __syncthreads();
     // Lower blocks start first and take the later ranges: who waits for partials waits for blocks that run already.
-    int32_t range = args.ranges - 1 - (int32_t)blockIdx.x, begin = range_begin(args, range), end = range_begin(args, range + 1);
+    int32_t range = args.ranges - 1 - (int32_t)blockIdx.x / 2, begin = range_begin(args, range), end = range_begin(args, range + 1);
     int32_t warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
     if (warp == GROUPS * 4)
         produce_weights<TOKENS, GROUPS>(args, r, begin, end);
@@ -433,10 +440,16 @@ template <int TOKENS, int GROUPS> __device__ __forceinline__ void step_block(con
 STEP_KERNEL(8, 1, 64)
 STEP_KERNEL(16, 1, 64)
 STEP_KERNEL(32, 1, 64)
-STEP_KERNEL(64, 1, 64)
-STEP_KERNEL(128, 1, 64)
 STEP_KERNEL(8, 2, 128)
 STEP_KERNEL(16, 2, 128)
 STEP_KERNEL(32, 2, 128)
-STEP_KERNEL(64, 2, 128)
-STEP_KERNEL(128, 2, 128)
+
+#define WIDE_KERNEL(tokens_, rows_)                                                                                      \
+    extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(RDK_PAIRS_THREADS, 1)                         \
+        rdk_gemm_fp8block_step_sm90a_t##tokens_##_r##rows_(const __grid_constant__ rdk_gemm_pairs_args args) {          \
+        pairs::pairs_block<pairs::shape<tokens_, rows_, true>>(args);                                                    \
+    }
+WIDE_KERNEL(64, 64)
+WIDE_KERNEL(128, 64)
+WIDE_KERNEL(64, 128)
+WIDE_KERNEL(128, 128)

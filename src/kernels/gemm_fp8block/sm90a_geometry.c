@@ -7,28 +7,12 @@
 
 #include <stddef.h>
 
-// Weight rows of a tile. Small weights take 64, so that a tile spans two or three blocks instead of
-// four or five; a function of N and the device alone, as all of this row's split of K.
-static int32_t step_tile_rows(int64_t n, int32_t units) {
-    return rdi_ceil_div(n, 128) < units * 2 / 3 ? 64 : 128;
-}
-
-static int32_t step_tokens(int64_t m) {
-    return m <= 8 ? 8 : m <= 16 ? 16 : m <= 32 ? 32 : m <= 64 ? 64 : 128;
-}
-
-size_t rdi_gemm_step_sm90a_ws(const void *args, int32_t units) {
-    const rdi_gemm_args *a = args;
-    return (size_t)units * (size_t)step_tile_rows(a->n, units) * (size_t)step_tokens(a->m) * 2 *
-           sizeof(float);
-}
-
 bool rdi_sm90a_engine_can(const void *data, int64_t rows, int64_t stride_bytes) {
     return (uintptr_t)data % 16 == 0 && (rows == 1 || stride_bytes % 16 == 0);
 }
 
-rdi_tensor_map rdi_sm90a_byte_map(uint32_t arg_offset, const void *base, int64_t rows, int64_t k, int64_t stride,
-                                  int32_t box_rows) {
+rdi_tensor_map rdi_sm90a_byte_map(uint32_t arg_offset, const void *base, int64_t rows, int64_t k,
+                                  int64_t stride, int32_t box_rows) {
     return (rdi_tensor_map){
         .arg_offset = arg_offset,
         .base = base,
@@ -39,6 +23,101 @@ rdi_tensor_map rdi_sm90a_byte_map(uint32_t arg_offset, const void *base, int64_t
         .box = {RDK_K_BLOCK, (uint32_t)box_rows},
         .swizzle_bytes = 128,
     };
+}
+
+size_t rdi_sm90a_partial_bytes(const rdi_sm90a_pairs *p) {
+    int32_t sums = p->tokens * p->columns / 256; // of a thread
+    return p->line_units ? (size_t)p->pairs * 2 * 256 * 16 * (size_t)rdk_pairs_partial_words(sums) : 0;
+}
+
+void rdi_sm90a_pairs_launch(const char *kernel, const rdi_gemm_args *a, const rdi_sm90a_pairs *p,
+                            void *partials, rdi_launch *out) {
+    int64_t k_blocks = rdi_ceil_div(a->k, RDK_K_BLOCK), line = p->line_units * k_blocks;
+    rdk_gemm_pairs_args args = {
+        .a_scale = RDK_ADDR(a->a_scale),
+        .w_scale = RDK_ADDR(a->w_scale),
+        .bias = RDK_ADDR(a->bias),
+        .c = RDK_ADDR(a->c),
+        .partials = RDK_ADDR(partials),
+        .a_scale_stride_m = a->a_scale_stride_m,
+        .a_scale_stride_k = a->a_scale_stride_k,
+        .w_scale_stride_n = a->w_scale_stride_n,
+        .w_scale_stride_k = a->w_scale_stride_k,
+        .c_stride = a->c_stride,
+        .m = (int32_t)a->m,
+        .n = (int32_t)a->n,
+        .k_blocks = (int32_t)k_blocks,
+        .units_m = (int32_t)p->units_m,
+        .units_n = (int32_t)p->units_n,
+        .pair_m = p->pair_m,
+        .group = (int32_t)p->group,
+        .line_units = (int32_t)p->line_units,
+        .line_part = (int32_t)(line / p->pairs),
+        .line_rest = (int32_t)(line % p->pairs),
+        .early_weights = p->early_weights,
+        .w_scale_e8m0 = a->w_scale_dtype == RD_DTYPE_E8M0,
+        .bias_type = rdk_type_code(a->bias_dtype),
+        .c_type = rdk_type_code(a->c_dtype),
+        .c_vectors = (uintptr_t)a->c % 16 == 0 && a->c_stride % 8 == 0,
+    };
+    int64_t pairs = p->line_units ? p->pairs : rdi_min(p->pairs, p->units_m * p->units_n);
+    rdi_launch_fill(out, kernel, (const uint32_t[3]){(uint32_t)(2 * pairs), 1, 1}, RDK_PAIRS_THREADS, &args,
+                    sizeof args);
+    out->shared_bytes = (uint32_t)rdk_pairs_shared_bytes(p->tokens, p->columns);
+    out->dependent = true;
+    out->map_count = 2;
+    out->map[0] = rdi_sm90a_byte_map(offsetof(rdk_gemm_pairs_args, a_map), a->a, a->m, a->k, a->a_stride,
+                                     p->tokens / 2);
+    out->map[1] = rdi_sm90a_byte_map(offsetof(rdk_gemm_pairs_args, w_map), a->w, a->n, a->k, a->w_stride,
+                                     p->columns / 2);
+}
+
+// ---- class "step" ----------------------------------------------------------------------------------------------------
+// The cut of the weights: pairs of tiles of `rows` weight rows, equal runs of k blocks for pairs of multiprocessors. Few rows
+// take tiles of 64, so that fewer blocks share one; a function of N, K and the device alone.
+typedef struct step_cut {
+    int32_t rows, pairs;
+    int64_t unit_tiles, k_blocks, units;
+} step_cut;
+
+static step_cut cut_step(const rdi_gemm_args *a, int32_t multiprocessors) {
+    step_cut cut = {.rows = rdi_ceil_div(a->n, 128) < multiprocessors * 2 / 3 ? 64 : 128,
+                    .pairs = multiprocessors > 1 ? multiprocessors / 2 : 1,
+                    .k_blocks = rdi_ceil_div(a->k, RDK_K_BLOCK)};
+    cut.unit_tiles = rdi_ceil_div(a->n, 2 * cut.rows);
+    cut.units = cut.unit_tiles * cut.k_blocks;
+    return cut;
+}
+
+// From 33 tokens on: tokens on the 64-row side. These kernels know tensor copies alone.
+enum { NARROW_TOKENS = 32 };
+static rdi_sm90a_pairs wide_pairs(const step_cut *cut, int64_t m) {
+    return (rdi_sm90a_pairs){.tokens = m <= 64 ? 64 : 128,
+                             .columns = cut->rows,
+                             .early_weights = true,
+                             .pairs = cut->pairs,
+                             .units_m = 1,
+                             .units_n = cut->unit_tiles,
+                             .group = 1,
+                             .line_units = cut->unit_tiles};
+}
+
+static bool step_is_wide(const rdi_gemm_args *a) {
+    return a->m > NARROW_TOKENS && rdi_sm90a_engine_can(a->a, a->m, a->a_stride) &&
+           rdi_sm90a_engine_can(a->w, a->n, a->w_stride);
+}
+
+static int32_t narrow_tokens(int64_t m) {
+    return m <= 8 ? 8 : m <= 16 ? 16 : NARROW_TOKENS;
+}
+
+size_t rdi_gemm_step_sm90a_ws(const void *args, int32_t multiprocessors) {
+    const rdi_gemm_args *a = args;
+    const step_cut cut = cut_step(a, multiprocessors);
+    if (!step_is_wide(a))
+        return (size_t)cut.pairs * 2 * (size_t)cut.rows * (size_t)narrow_tokens(a->m) * 2 * sizeof(float);
+    const rdi_sm90a_pairs p = wide_pairs(&cut, a->m);
+    return rdi_sm90a_partial_bytes(&p);
 }
 
 static const char *step_kernel(int32_t tokens, int32_t rows) {
@@ -55,10 +134,8 @@ static const char *step_kernel(int32_t tokens, int32_t rows) {
     return names[rows == 128][index];
 }
 
-static void step_launch(const rdi_gemm_args *a, void *ws, const rd_device_info *device, rdi_launch *out) {
-    int32_t rows = step_tile_rows(a->n, device->compute_units), tokens = step_tokens(a->m);
-    int64_t k_blocks = rdi_ceil_div(a->k, RDK_K_BLOCK), units = rdi_ceil_div(a->n, rows) * k_blocks;
-    int32_t ranges = device->compute_units;
+static void narrow_launch(const rdi_gemm_args *a, const step_cut *cut, void *ws, rdi_launch *out) {
+    int32_t tokens = narrow_tokens(a->m);
     rdk_gemm_step_args kernel = {
         .a = RDK_ADDR(a->a),
         .w = RDK_ADDR(a->w),
@@ -77,38 +154,48 @@ static void step_launch(const rdi_gemm_args *a, void *ws, const rd_device_info *
         .m = (int32_t)a->m,
         .n = (int32_t)a->n,
         .k = (int32_t)a->k,
-        .k_blocks = (int32_t)k_blocks,
-        .ranges = ranges,
-        .range_units = (int32_t)(units / ranges),
-        .range_rest = (int32_t)(units % ranges),
-        .use_maps = rdi_sm90a_engine_can(a->a, a->m, a->a_stride) && rdi_sm90a_engine_can(a->w, a->n, a->w_stride),
+        .k_blocks = (int32_t)cut->k_blocks,
+        .ranges = cut->pairs,
+        .range_units = (int32_t)(cut->units / cut->pairs),
+        .range_rest = (int32_t)(cut->units % cut->pairs),
+        .use_maps =
+            rdi_sm90a_engine_can(a->a, a->m, a->a_stride) && rdi_sm90a_engine_can(a->w, a->n, a->w_stride),
         .w_scale_e8m0 = a->w_scale_dtype == RD_DTYPE_E8M0,
         .bias_type = rdk_type_code(a->bias_dtype),
         .c_type = rdk_type_code(a->c_dtype),
     };
-    rdi_launch_fill(out, step_kernel(tokens, rows), (const uint32_t[3]){(uint32_t)ranges, 1, 1},
-                    (uint32_t)(rows / 64 * 128 + 96), &kernel, sizeof kernel);
-    out->shared_bytes = (uint32_t)rdk_step_shared_bytes(tokens, rows);
+    rdi_launch_fill(out, step_kernel(tokens, cut->rows),
+                    (const uint32_t[3]){(uint32_t)(2 * cut->pairs), 1, 1},
+                    (uint32_t)(cut->rows / 64 * 128 + 96), &kernel, sizeof kernel);
+    out->shared_bytes = (uint32_t)rdk_step_shared_bytes(tokens, cut->rows);
     out->dependent = true;
     if (kernel.use_maps) {
         out->map_count = 2;
-        out->map[0] = rdi_sm90a_byte_map(offsetof(rdk_gemm_step_args, w_map), a->w, a->n, a->k, a->w_stride, rows);
-        out->map[1] = rdi_sm90a_byte_map(offsetof(rdk_gemm_step_args, a_map), a->a, a->m, a->k, a->a_stride, tokens);
+        out->map[0] =
+            rdi_sm90a_byte_map(offsetof(rdk_gemm_step_args, w_map), a->w, a->n, a->k, a->w_stride, cut->rows);
+        out->map[1] =
+            rdi_sm90a_byte_map(offsetof(rdk_gemm_step_args, a_map), a->a, a->m, a->k, a->a_stride, tokens);
     }
 }
 
-// Up to four launches of 128 tokens each, one after the other over the same words of the workspace.
+// One launch; four of 32 tokens, one after the other over the same words of the workspace, where rows are not the copy engine's.
 int32_t rdi_gemm_step_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
                                      rdi_launch *out) {
     const rdi_gemm_args *a = args;
+    const step_cut cut = cut_step(a, device->compute_units);
+    if (step_is_wide(a)) {
+        const rdi_sm90a_pairs p = wide_pairs(&cut, a->m);
+        rdi_sm90a_pairs_launch(step_kernel(p.tokens, cut.rows), a, &p, ws, out);
+        return 1;
+    }
     int32_t count = 0;
-    for (int64_t first = 0; first < a->m; first += RDK_STEP_TOKENS_MAX, count++) {
+    for (int64_t first = 0; first < a->m; first += NARROW_TOKENS, count++) {
         rdi_gemm_args part = *a;
-        part.m = rdi_min(a->m - first, RDK_STEP_TOKENS_MAX);
+        part.m = rdi_min(a->m - first, NARROW_TOKENS);
         part.a = (const uint8_t *)a->a + first * a->a_stride;
         part.a_scale = a->a_scale + first * a->a_scale_stride_m;
         part.c = (uint8_t *)a->c + first * a->c_stride * (int64_t)rd_dtype_bytes(a->c_dtype);
-        step_launch(&part, ws, device, &out[count]);
+        narrow_launch(&part, &cut, ws, &out[count]);
     }
     return count;
 }

@@ -1,0 +1,476 @@
+// SPDX-License-Identifier: Apache-2.0
+// Block-FP8 tiles multiplied by pairs of multiprocessors, for tokens that fill the 64-row side of wgmma: the core of class "chunk"
+// and of class "step" from 33 tokens on.
+//
+// The two blocks of a cluster work on neighbouring tiles that share their weights or their tokens: each brings half of what is
+// shared, and the copy engine writes it into both. Four warps produce (weights, tokens, two for the scales), two warpgroups
+// multiply: four wgmma of one 128-wide k block into fresh registers, then sum = fma(block sum, As * Ws, sum). Units of work are
+// pairs of tiles. A part of them forms one line of (unit, k block) that is cut into equal runs; a tile that spans runs is added
+// up by the block that holds its first k block, in k order, so the bits follow from the sizes and the device alone.
+#ifndef RDK_GEMM_SM90A_PAIRS_CUH
+#define RDK_GEMM_SM90A_PAIRS_CUH
+
+#include "kernels/common/sm90a_convert.cuh"
+#include "kernels/common/sm90a_wgmma.cuh"
+#include "kernels/gemm_fp8block/sm90a_args.h"
+
+#include <stddef.h>
+
+namespace pairs {
+
+enum {
+    K_BLOCK = RDK_K_BLOCK,
+    PAIR = 2,
+    GROUP_TOKENS = 64,
+    SCALE_BLOCKS = RDK_PAIRS_SCALE_BLOCKS,
+    SCALE_BATCHES = RDK_PAIRS_SCALE_BATCHES,
+    CONSUMER_WARPS = 8,
+    PRODUCER_REGISTERS = 40,
+    CONSUMER_REGISTERS = 232, // 2 * 232 + 40 = 3 * 168, what 384 threads get
+};
+
+// STEP: weights are read once, by one tile of tokens.
+template <int TOKENS_, int COLUMNS_, bool STEP_> struct shape {
+    static constexpr int tokens = TOKENS_, columns = COLUMNS_;
+    static constexpr bool step = STEP_;
+    static constexpr int a_bytes = tokens * K_BLOCK, w_bytes = columns * K_BLOCK, stage_bytes = a_bytes + w_bytes;
+    static constexpr int stages = rdk_pairs_stages(tokens, columns);
+    static constexpr bool split_columns = tokens == GROUP_TOKENS; // the groups share the tokens, not the weights
+    static constexpr int group_columns = split_columns ? columns / 2 : columns;
+    static constexpr int sums = group_columns / 2; // of a thread
+    static constexpr bool two_scales = columns % 128 != 0 && 128 % columns != 0; // a tile may touch two blocks of weight rows
+    static constexpr int border_step = columns & -columns; // where the border may lie
+    static_assert(sums % 16 == 0, "store_sums turns four octets of columns at a time");
+    static constexpr int scale_pitch = tokens + 4;                              // eight rows off each other's banks
+    static constexpr bool two_in_flight = sums <= 64; // else registers are short
+};
+
+template <typename S> struct ring {
+    unsigned char tiles[S::stages][S::stage_bytes];
+    float a_scales[SCALE_BATCHES][SCALE_BLOCKS][S::scale_pitch];
+    float w_scales[SCALE_BATCHES][SCALE_BLOCKS][2];
+    uint64_t full[S::stages], empty[S::stages], scale_full[SCALE_BATCHES], scale_empty[SCALE_BATCHES];
+};
+
+template <int STAGES> struct cursor { // where a role stands in a ring
+    uint32_t slot, parity;
+    __device__ __forceinline__ void advance() {
+        if (++slot == STAGES) {
+            slot = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+// ---- the order of work, the same for every role --------------------------------------------------------------------------
+struct piece { // of one tile: k blocks begin .. end-1
+    int32_t row, column, begin, end;
+};
+
+__device__ __forceinline__ int32_t line_begin(const rdk_gemm_pairs_args &args, int32_t part) {
+    return part * args.line_part + min(part, args.line_rest);
+}
+
+template <typename S> struct walker {
+    int32_t part, at, end, unit; // of the line; then whole units
+    // Lower blocks start first and take the later parts: who waits for partial sums waits for blocks that run already.
+    __device__ __forceinline__ walker(const rdk_gemm_pairs_args &args) {
+        int32_t pairs = gridDim.x / PAIR, pair = blockIdx.x / PAIR;
+        part = pairs - 1 - pair;
+        at = line_begin(args, part);
+        end = line_begin(args, part + 1);
+        unit = args.line_units + pair;
+    }
+    __device__ __forceinline__ bool next(const rdk_gemm_pairs_args &args, piece &p) {
+        int32_t u = unit;
+        p.begin = 0;
+        p.end = args.k_blocks;
+        if (at < end) {
+            u = at / args.k_blocks;
+            p.begin = at - u * args.k_blocks;
+            p.end = min(args.k_blocks, p.begin + end - at);
+            at += p.end - p.begin;
+        } else {
+            if (unit >= args.units_m * args.units_n) return false;
+            unit += gridDim.x / PAIR;
+        }
+        int32_t band = u / (args.group * args.units_n), rest = u - band * args.group * args.units_n;
+        int32_t height = min(args.group, args.units_m - band * args.group), n = rest / height;
+        int32_t m = band * args.group + rest - n * height, rank = cluster_rank();
+        p.row = (args.pair_m ? m * PAIR + rank : m) * S::tokens;
+        p.column = (args.pair_m ? n : n * PAIR + rank) * S::columns;
+        return true;
+    }
+};
+
+// ---- producers: one lane each for weights and tokens ---------------------------------------------------------------------
+template <typename S, bool WEIGHTS>
+__device__ __forceinline__ void produce_tiles(const rdk_gemm_pairs_args &args, ring<S> &r) {
+    constexpr int rows = WEIGHTS ? S::columns : S::tokens, half_bytes = rows / 2 * K_BLOCK;
+    const bool shared = S::step ? !WEIGHTS : (args.pair_m != 0) == WEIGHTS;
+    const void *map = WEIGHTS ? args.w_map : args.a_map;
+    const uint64_t policy = policy_evict_first();
+    const int32_t rank = cluster_rank();
+    cursor<S::stages> at = {0, 1};
+    walker<S> walk(args);
+    if (!WEIGHTS || !args.early_weights) wait_dependencies();
+    for (piece p; walk.next(args, p);)
+#pragma unroll 1
+        for (int32_t kb = p.begin; kb < p.end; kb++) {
+            const int32_t row = WEIGHTS ? p.column : p.row, x = kb * K_BLOCK;
+            unsigned char *tile = r.tiles[at.slot] + (WEIGHTS ? S::a_bytes : 0);
+            uint64_t *full = &r.full[at.slot];
+            barrier_wait(&r.empty[at.slot], at.parity); // of both blocks' groups
+            barrier_expect(full, rows * K_BLOCK);
+            if (shared) {
+                copy_box_cluster(tile + rank * half_bytes, map, full, x, row + rank * (rows / 2), 3);
+            } else if (S::step && WEIGHTS) {
+                copy_box_once(tile, map, full, x, row, policy);
+                copy_box_once(tile + half_bytes, map, full, x, row + rows / 2, policy);
+            } else {
+                copy_box(tile, map, full, x, row);
+                copy_box(tile + half_bytes, map, full, x, row + rows / 2);
+            }
+            at.advance();
+        }
+}
+
+// Scales come eight k blocks at a time: where they lie side by side they are one sector of the second-level cache. Two warps, half
+// of the tokens each; lanes 0 to 15 of the first also bring those of the weights.
+template <typename S>
+__device__ __forceinline__ void produce_scales(const rdk_gemm_pairs_args &args, ring<S> &r, int32_t warp) {
+    const int32_t lane = threadIdx.x % 32, block = lane % SCALE_BLOCKS, first = warp * (S::tokens / 2) + lane / 8;
+    const int64_t step = 4 * args.a_scale_stride_m;
+    cursor<SCALE_BATCHES> at = {0, 1};
+    walker<S> walk(args);
+    wait_dependencies();
+    for (piece p; walk.next(args, p);) {
+        const float *from = args.a_scale + (p.row + first) * args.a_scale_stride_m + block * args.a_scale_stride_k;
+        const int32_t left = args.m - p.row - first;
+#pragma unroll 1
+        for (int32_t kb = p.begin; kb < p.end; kb += SCALE_BLOCKS) {
+            const bool there = kb + block < p.end;
+            const float *token = from + kb * args.a_scale_stride_k;
+            float *to = &r.a_scales[at.slot][block][first];
+            barrier_wait(&r.scale_empty[at.slot], at.parity);
+#pragma unroll 1
+            for (int32_t done = 0; done < S::tokens / 2; done += 32) { // eight loads in flight
+                float scale[8];
+#pragma unroll
+                for (int i = 0; i < 8; i++, token += step)
+                    scale[i] = there && done + 4 * i < left ? load_fresh(token) : 0.0f;
+#pragma unroll
+                for (int i = 0; i < 8; i++) to[done + 4 * i] = scale[i];
+            }
+            if (warp == 0 && lane < 16) {
+                int32_t row = p.column / 128 + lane / 8;
+                r.w_scales[at.slot][block][lane / 8] =
+                    there && row * 128 < args.n
+                        ? load_scale(args.w_scale, row * args.w_scale_stride_n + (kb + block) * args.w_scale_stride_k,
+                                     args.w_scale_e8m0 != 0)
+                        : 0.0f;
+            }
+            barrier_arrive(&r.scale_full[at.slot]); // each lane for what it stored
+            at.advance();
+        }
+    }
+}
+
+// ---- the multiplying groups ----------------------------------------------------------------------------------------------
+template <typename S> struct group_state {
+    uint32_t ring;    // where the ring stands in shared memory
+    uint32_t tokens, weights; // descriptors of the group's operands in the first stage
+    uint32_t scales;  // the first scale of this thread's rows
+    uint32_t release; // lanes 0 and 1: the first `empty` barrier of block 0 and 1 of the pair
+    cursor<S::stages> stage; // the oldest that is not added up
+    cursor<SCALE_BATCHES> batch;
+};
+
+// AHEAD blocks are in flight already.
+template <int AHEAD, typename S> __device__ __forceinline__ void issue_block(const group_state<S> &at, float (&acc)[S::sums]) {
+    cursor<S::stages> stage = at.stage;
+    if (AHEAD) stage.advance();
+    // From one lane: the compiler sees that it is the same in all, and steps along K in registers of the warp.
+    const uint32_t tile = __shfl_sync(0xffffffffu, stage.slot * (S::stage_bytes / 16), 0);
+    const uint32_t tokens = at.tokens + tile, weights = at.weights + tile;
+    barrier_wait(at.ring + (uint32_t)offsetof(ring<S>, full) + stage.slot * 8, stage.parity);
+    wgmma_pin(acc);
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < K_BLOCK / 32; step++)
+        wgmma_e4m3<S::group_columns>::run(acc, tokens + step * 2, weights + step * 2, step != 0);
+    wgmma_commit();
+}
+
+struct scales { // As * Ws of this thread's two rows, for the weight rows before and from the border between two blocks of them
+    float low[2], high[2];
+};
+
+template <typename S> __device__ __forceinline__ scales take_scales(const group_state<S> &at, uint32_t block) {
+    const uint32_t row = at.batch.slot * SCALE_BLOCKS + block;
+    const uint32_t tokens = at.scales + row * S::scale_pitch * 4;
+    float2 w = shared_f32x2(at.ring + (uint32_t)offsetof(ring<S>, w_scales) + row * 8);
+    float upper = shared_f32(tokens), lower = shared_f32(tokens + 8 * 4);
+    return {{upper * w.x, lower * w.x}, {upper * w.y, lower * w.y}};
+}
+
+// sum = fma(block sum, As * Ws, sum), then the stage is free. LEFT younger blocks stay in flight. Columns from `border` on
+// belong to the next block of weight rows.
+template <int LEFT, typename S>
+__device__ __forceinline__ void promote_block(group_state<S> &at, uint32_t i, uint32_t count, int32_t border,
+                                              float (&acc)[S::sums], float (&sum)[S::sums]) {
+    const uint32_t block = i % SCALE_BLOCKS;
+    if (block == 0) barrier_wait(at.ring + (uint32_t)offsetof(ring<S>, scale_full) + at.batch.slot * 8, at.batch.parity);
+    const scales scale = take_scales(at, block);
+    wgmma_wait<LEFT>();
+    wgmma_pin(acc);
+    if (threadIdx.x % 32 < PAIR) barrier_arrive_at(at.release + at.stage.slot * 8);
+    if (block == SCALE_BLOCKS - 1 || i == count - 1) {
+        barrier_arrive(at.ring + (uint32_t)offsetof(ring<S>, scale_empty) + at.batch.slot * 8); // each lane for what it read
+        at.batch.advance();
+    }
+#pragma unroll
+    for (int j = 0; j < S::sums / 4; j++) {
+        const bool high = S::two_scales && j * 8 / S::border_step * S::border_step >= border;
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            sum[j * 4 + k] = fmaf(acc[j * 4 + k], high ? scale.high[k / 2] : scale.low[k / 2], sum[j * 4 + k]);
+    }
+    at.stage.advance();
+}
+
+template <typename S>
+__device__ __forceinline__ void multiply_piece(group_state<S> &at, const piece &p, float (&sum)[S::sums]) {
+    const int32_t border = kept(128 - p.column % 128), count = p.end - p.begin;
+#pragma unroll
+    for (int i = 0; i < S::sums; i++) sum[i] = 0.0f;
+    float even[S::sums];
+    if constexpr (S::two_in_flight) {
+        float odd[S::sums];
+        int32_t i = 0;
+        issue_block<0>(at, even);
+        for (; i + 2 < count; i += 2) {
+            issue_block<1>(at, odd);
+            promote_block<1>(at, i, count, border, even, sum);
+            issue_block<1>(at, even);
+            promote_block<1>(at, i + 1, count, border, odd, sum);
+        }
+        if (i + 1 < count) {
+            issue_block<1>(at, odd);
+            promote_block<1>(at, i, count, border, even, sum);
+            promote_block<0>(at, i + 1, count, border, odd, sum);
+        } else {
+            promote_block<0>(at, i, count, border, even, sum);
+        }
+    } else {
+        for (int32_t i = 0; i < count; i++) {
+            issue_block<0>(at, even);
+            promote_block<0>(at, i, count, border, even, sum);
+        }
+    }
+}
+
+// ---- sums between blocks -------------------------------------------------------------------------------------------------
+// Up to three sums and a tag that arrive together, so no fence and no flag stands between the blocks. The reader clears the word: it
+// is free again when the call ends, and a replayed graph never meets its own old ones. The tag is a NaN in every type that
+// memory may hold before the first call.
+enum { TAG = 0x7fff7fff };
+
+template <typename S> __device__ __forceinline__ uint4 *partial_words(const rdk_gemm_pairs_args &args, int32_t part) {
+    return static_cast<uint4 *>(args.partials) +
+           (int64_t)(part * PAIR + cluster_rank()) * rdk_pairs_partial_words(S::sums) * 256 + threadIdx.x;
+}
+
+template <typename S>
+__device__ __forceinline__ void leave_partials(const rdk_gemm_pairs_args &args, int32_t part, const float (&sum)[S::sums]) {
+    uint4 *words = kept(partial_words<S>(args, part));
+#pragma unroll
+    for (int i = 0; i < S::sums; i += 3)
+        store_word(words + i / 3 * 256, make_uint4(__float_as_uint(sum[i]), i + 1 < S::sums ? __float_as_uint(sum[i + 1]) : TAG,
+                                                   i + 2 < S::sums ? __float_as_uint(sum[i + 2]) : TAG, TAG));
+}
+
+// Adds what `count` blocks from `part` on left, in this order. All loads of a round are in flight at once: one after the other
+// they cost 0.7 us each (H200).
+template <typename S>
+__device__ __forceinline__ void add_partials(const rdk_gemm_pairs_args &args, int32_t part, int32_t count, float (&sum)[S::sums]) {
+    constexpr int words = rdk_pairs_partial_words(S::sums), together = words <= 11 ? 2 : 1, round = words > 24 ? (words + 1) / 2 : words;
+    for (; count > 0; part += together, count -= together) {
+        uint4 *at_word[together];
+#pragma unroll
+        for (int b = 0; b < together; b++) at_word[b] = kept(partial_words<S>(args, part + b));
+#pragma unroll
+        for (int first = 0; first < words; first += round) {
+            uint4 word[together][round];
+            bool there;
+            do {
+                there = true;
+#pragma unroll
+                for (int b = 0; b < together; b++)
+#pragma unroll
+                    for (int i = 0; i < round; i++)
+                        if (b < count && first + i < words) word[b][i] = load_word(at_word[b] + (first + i) * 256);
+#pragma unroll
+                for (int b = 0; b < together; b++)
+#pragma unroll
+                    for (int i = 0; i < round; i++)
+                        if (b < count && first + i < words) { // every part is read: else the compiler loads less, in parts
+                            const int at = (first + i) * 3;
+                            there = there && word[b][i].w == TAG;
+                            if (at + 1 >= S::sums) there = there && word[b][i].y == TAG;
+                            if (at + 2 >= S::sums) there = there && word[b][i].z == TAG;
+                        }
+            } while (!there);
+#pragma unroll
+            for (int b = 0; b < together; b++)
+#pragma unroll
+                for (int i = 0; i < round; i++)
+                    if (b < count && first + i < words) {
+                        const int at = (first + i) * 3;
+                        store_word(at_word[b] + (first + i) * 256, make_uint4(0, 0, 0, 0));
+                        sum[at] += __uint_as_float(word[b][i].x);
+                        if (at + 1 < S::sums) sum[at + 1] += __uint_as_float(word[b][i].y);
+                        if (at + 2 < S::sums) sum[at + 2] += __uint_as_float(word[b][i].z);
+                    }
+        }
+    }
+}
+
+// ---- output --------------------------------------------------------------------------------------------------------------
+// Four words of each of four neighbouring lanes, turned: lane q gets word q of all four, in lane order.
+__device__ __forceinline__ uint4 turn_quad(uint32_t (&word)[4]) {
+    const bool odd = threadIdx.x & 1, upper = threadIdx.x & 2;
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+        uint32_t got = __shfl_xor_sync(0xffffffffu, odd ? word[i] : word[i + 1], 1);
+        if (odd)
+            word[i] = got;
+        else
+            word[i + 1] = got;
+    }
+    uint32_t first = __shfl_xor_sync(0xffffffffu, upper ? word[0] : word[2], 2);
+    uint32_t second = __shfl_xor_sync(0xffffffffu, upper ? word[1] : word[3], 2);
+    return upper ? make_uint4(first, second, word[2], word[3]) : make_uint4(word[0], word[1], first, second);
+}
+
+// Eight 16-bit neighbours of one output row, `count` of them inside it.
+__device__ __forceinline__ void store_eight_16(uint16_t *to, int32_t count, bool vector, uint4 v) {
+    if (vector && count >= 8) {
+        *reinterpret_cast<uint4 *>(to) = v;
+        return;
+    }
+    const uint64_t low = v.x | (uint64_t)v.y << 32, high = v.z | (uint64_t)v.w << 32;
+#pragma unroll 1
+    for (int i = 0; i < min(count, 8); i++) to[i] = (uint16_t)((i < 4 ? low : high) >> i % 4 * 16);
+}
+
+template <typename S>
+__device__ __forceinline__ void add_bias(const rdk_gemm_pairs_args &args, int32_t column, float (&sum)[S::sums]) {
+    const auto *f32 = static_cast<const float *>(args.bias) + column;
+    const auto *bf16 = static_cast<const uint16_t *>(args.bias) + column; // the op takes these two types
+#pragma unroll
+    for (int j = 0; j < S::sums / 4; j++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            if (column + j * 8 + i >= args.n) continue;
+            const float bias = args.bias_type == RDK_F32 ? f32[j * 8 + i] : __uint_as_float((uint32_t)bf16[j * 8 + i] << 16);
+            sum[j * 4 + i] += bias;
+            sum[j * 4 + 2 + i] += bias;
+        }
+}
+
+// row: of this thread's upper sums; first: the group's first column.
+template <typename S>
+__device__ __forceinline__ void store_sums(const rdk_gemm_pairs_args &args, int32_t row, int32_t first, float (&sum)[S::sums]) {
+    const int32_t quad = threadIdx.x % 4, pair = first + quad * 2;
+    if (args.bias) add_bias<S>(args, pair, sum);
+#pragma unroll
+    for (int half = 0; half < 2; half++, row += 8) {
+        if (args.c_type == RDK_F32) {
+            float *to = static_cast<float *>(args.c) + row * args.c_stride + pair;
+#pragma unroll
+            for (int j = 0; j < S::sums / 4; j++)
+#pragma unroll
+                for (int i = 0; i < 2; i++)
+                    if (row < args.m && pair + j * 8 + i < args.n) to[j * 8 + i] = sum[j * 4 + half * 2 + i];
+            continue;
+        }
+        uint16_t *to = static_cast<uint16_t *>(args.c) + row * args.c_stride + first + quad * 8;
+        const int32_t count = row < args.m ? args.n - first - quad * 8 : 0;
+#pragma unroll
+        for (int j = 0; j < S::sums / 4; j += 4) {
+            uint32_t word[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const float low = sum[(j + i) * 4 + half * 2], high = sum[(j + i) * 4 + half * 2 + 1];
+                word[i] = args.c_type == RDK_F16 ? pack_f16(low, high) : pack_bf16(low, high);
+            }
+            store_eight_16(to + j * 8, count - j * 8, args.c_vectors, turn_quad(word));
+        }
+    }
+}
+
+template <typename S> __device__ __forceinline__ void multiply(const rdk_gemm_pairs_args &args, ring<S> &r) {
+    const int32_t group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); // the same in all lanes, and the compiler sees it
+    const int32_t token = (S::split_columns ? 0 : group * GROUP_TOKENS) + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
+    const uint32_t first = smem_address(&r), split = (S::split_columns ? S::group_columns : GROUP_TOKENS) * K_BLOCK * (uint32_t)group;
+    group_state<S> at = {kept(first),
+                         __shfl_sync(0xffffffffu, wgmma_descriptor(first + (S::split_columns ? 0 : split)), 0),
+                         __shfl_sync(0xffffffffu, wgmma_descriptor(first + S::a_bytes + (S::split_columns ? split : 0)), 0),
+                         kept(smem_address(&r.a_scales[0][0][token])),
+                         kept(cluster_address(r.empty, threadIdx.x % PAIR)),
+                         {0, 0},
+                         {0, 0}};
+    walker<S> walk(args);
+    for (piece p; walk.next(args, p);) {
+        float sum[S::sums];
+        multiply_piece<S>(at, p, sum);
+        if (p.begin) {
+            leave_partials<S>(args, walk.part, sum);
+            continue;
+        }
+        int32_t missing = args.k_blocks - p.end, others = 0;
+        for (; missing > 0; others++) missing -= line_begin(args, walk.part + others + 2) - line_begin(args, walk.part + others + 1);
+        if (others) add_partials<S>(args, walk.part + 1, others, sum);
+        store_sums<S>(args, p.row + token, p.column + (S::split_columns ? group * S::group_columns : 0), sum);
+    }
+}
+
+template <typename S> __device__ __forceinline__ void pairs_block(const rdk_gemm_pairs_args &args) {
+    extern __shared__ unsigned char shared_bytes[];
+    auto &r = *reinterpret_cast<ring<S> *>(shared_bytes + (1024 - smem_address(shared_bytes) % 1024) % 1024);
+    launch_dependents();
+    if (threadIdx.x == 0) {
+        prefetch_map(args.a_map);
+        prefetch_map(args.w_map);
+        for (int i = 0; i < S::stages; i++) {
+            barrier_init(&r.full[i], 2);
+            barrier_init(&r.empty[i], PAIR * CONSUMER_WARPS);
+        }
+        for (int i = 0; i < SCALE_BATCHES; i++) {
+            barrier_init(&r.scale_full[i], 64);
+            barrier_init(&r.scale_empty[i], CONSUMER_WARPS * 32);
+        }
+        barrier_init_fence();
+    }
+    cluster_sync();
+    const int32_t warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0) - CONSUMER_WARPS;
+    if (warp >= 0) {
+        registers_give<PRODUCER_REGISTERS>();
+        if (warp == 0) {
+            if (threadIdx.x % 32 == 0) produce_tiles<S, true>(args, r);
+        } else if (warp == 1) {
+            if (threadIdx.x % 32 == 0) produce_tiles<S, false>(args, r);
+        } else {
+            produce_scales<S>(args, r, warp - 2);
+        }
+    } else {
+        registers_take<CONSUMER_REGISTERS>();
+        multiply<S>(args, r);
+    }
+    cluster_sync(); // the other block still writes into this one's ring and barriers
+}
+
+} // namespace pairs
+
+#endif // RDK_GEMM_SM90A_PAIRS_CUH
