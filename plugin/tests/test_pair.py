@@ -94,7 +94,8 @@ class Pairs(unittest.TestCase):
 
         place = linear.Place("cuda", DEVICE)
         self.assertEqual(pair.rows_of(place, 34816, 5120), 64)
-        self.assertEqual(pair.rows_of(place, 5120, 6144), 32)
+        self.assertEqual(pair.rows_of(place, 5120, 6144), 64)
+        self.assertEqual(pair.rows_of(place, 5120, 5120), 32)
         self.assertIsNone(pair.rows_of(linear.Place("rocm", "r9700-gfx1201"), 34816, 5120))
         self.assertIsNone(pair.rows_of(linear.Place("cpu", "cpu"), 34816, 5120))
 
