@@ -14,10 +14,23 @@ from standins import StockCuda, Tensor
 DEVICE = "h200-sm90a"
 
 
+def why_not():
+    """Why no kernel of ours can be half of a pair, or None."""
+    plugin("cuda", device=DEVICE)
+    from vllm_radiance.library import library
+
+    rows = library().explain(DEVICE, "gemm_fp8block", m=1, n=128, k=128)
+    return None if any(row.kernel for row in rows) else "this build has no sm_90a kernels"
+
+
+WHY_NOT = why_not()
+
+
 def input_of(rows, k):
     return Tensor((rows, k), BF16)
 
 
+@unittest.skipIf(WHY_NOT, WHY_NOT)
 class Pairs(unittest.TestCase):
     def setUp(self):
         plugin("cuda", device=DEVICE)
@@ -94,7 +107,8 @@ class Pairs(unittest.TestCase):
 
         place = linear.Place("cuda", DEVICE)
         self.assertEqual(pair.rows_of(place, 34816, 5120), 64)
-        self.assertEqual(pair.rows_of(place, 5120, 6144), 32)
+        self.assertEqual(pair.rows_of(place, 5120, 6144), 64)
+        self.assertEqual(pair.rows_of(place, 5120, 5120), 32)
         self.assertIsNone(pair.rows_of(linear.Place("rocm", "r9700-gfx1201"), 34816, 5120))
         self.assertIsNone(pair.rows_of(linear.Place("cpu", "cpu"), 34816, 5120))
 
@@ -122,6 +136,7 @@ class Pairs(unittest.TestCase):
         self.assertEqual(kernel.apply_weights(layer, input_of(1, 384))[0], "stock")
 
 
+@unittest.skipIf(WHY_NOT, WHY_NOT)
 class WhoTakesTheLayer(unittest.TestCase):
     def chosen(self, stock, **gates):
         plugin("cuda", device=DEVICE)
@@ -146,9 +161,20 @@ class WhoTakesTheLayer(unittest.TestCase):
             self.assertEqual(type(build_kernel(Case(128, 256))).__name__, "RadianceFp8BlockPair", minor)
 
     def test_nothing_to_share_with(self):
+        """Ours alone where it takes every number of rows; else both reasons."""
         refusing = type("Refusing", (StockCuda,), dict(can_implement=classmethod(lambda cls, config: (False, "wants N=7"))))
-        self.assertIn("no kernel of vLLM to share with: Failed to find a kernel", self.reason([refusing]))
-        self.assertIn("Refusing wants N=7", self.reason([refusing]))
+        self.assertEqual(type(self.chosen([refusing])).__name__, "RadianceFp8Block")
+        plugin("cuda", device=DEVICE)
+        kernels("cuda").append(refusing)
+        linear = sys.modules["vllm_radiance.linear"]
+        whole = linear.refusal
+        with unittest.mock.patch.object(linear, "refusal", lambda *a, most=4096, **k: whole(*a, most=most, **k) if most < 4096
+                                        else "m=4096, needs <= 512"):
+            ok, why = kernels("cuda")[0].can_implement(Case(128, 256).config())
+        self.assertFalse(ok)
+        self.assertIn("no kernel of vLLM to share with: Failed to find a kernel", why)
+        self.assertIn("Refusing wants N=7", why)
+        self.assertIn("and alone: m=4096, needs <= 512", why)
 
     def test_stock_kernels_of_another_build(self):
         odd = type("Odd", (StockCuda,), dict(apply_weights=lambda self, layer, x, bias=None: None))
@@ -169,6 +195,7 @@ class WhoTakesTheLayer(unittest.TestCase):
         self.assertIs(type(build_kernel(Case(128, 256))), StockCuda)
 
 
+@unittest.skipIf(WHY_NOT, WHY_NOT)
 class Attention(unittest.TestCase):
     def test_registered_as_custom_on_hopper(self):
         plugin("cuda", device=DEVICE)

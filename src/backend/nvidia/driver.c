@@ -238,7 +238,7 @@ static rd_status event_elapsed(rdi_card *card, void *start, void *stop, double *
 
 // ---- code -------------------------------------------------------------------------------------------------------
 static rd_status module_load(rdi_card *card, const void *image, size_t bytes, void **out) {
-    (void)bytes; // the image is an ELF file: the driver reads its length there
+    (void)bytes; // the image is a fat binary: the driver reads its length there
     CUDA_CALL(card, cuModuleLoadData, out, image);
     return RD_OK;
 }
