@@ -62,22 +62,30 @@ typedef struct rdk_gemm_pairs_args {
     RDK_PTR(void) partials; // words of three sums and a tag, one tile a block
     int64_t a_scale_stride_m, a_scale_stride_k, w_scale_stride_n, w_scale_stride_k, c_stride;
     int32_t m, n, k_blocks;
-    int32_t units_m, units_n;   // pairs of neighbouring tiles: two of M over the same weights, or two of N over the same tokens
-    int32_t pair_m;             // which of the two
-    int32_t group;              // units of M that are walked together before N moves on
-    int32_t line_units, line_part, line_rest; // the first units are one line of (unit, k block), cut as in the step kernel
-    int32_t early_weights;      // they are there before the kernels before this one end
+    int32_t units_m,
+        units_n; // pairs of neighbouring tiles: two of M over the same weights, or two of N over the same tokens
+    int32_t pair_m; // which of the two
+    int32_t group;  // units of M that are walked together before N moves on
+    int32_t line_units, line_part,
+        line_rest;         // the first units are one line of (unit, k block), cut as in the step kernel
+    int32_t early_weights; // they are there before the kernels before this one end
     int32_t w_scale_e8m0, bias_type, c_type, c_vectors;
 } rdk_gemm_pairs_args;
 
-typedef struct rdk_gemm_repack_args { // rows that the copy engine cannot address, brought to strides of 16 bytes
+typedef struct
+    rdk_gemm_repack_args { // rows that the copy engine cannot address, brought to strides of 16 bytes
     RDK_PTR(const unsigned char) from;
     RDK_PTR(unsigned char) to;
     int64_t from_stride, to_stride, rows;
     int32_t bytes;
 } rdk_gemm_repack_args;
 
-enum { RDK_CHUNK_TOKENS = 128, RDK_PAIRS_SCALE_BATCHES = 2, RDK_PAIRS_SCALE_BLOCKS = 8, RDK_PAIRS_THREADS = 384 };
+enum {
+    RDK_CHUNK_TOKENS = 128,
+    RDK_PAIRS_SCALE_BATCHES = 2,
+    RDK_PAIRS_SCALE_BLOCKS = 8,
+    RDK_PAIRS_THREADS = 384
+};
 RDK_HOST_DEVICE int rdk_pairs_stage_bytes(int tokens, int columns) {
     return (tokens + columns) * RDK_K_BLOCK;
 }
