@@ -338,11 +338,11 @@ RD_API rd_status rd_weight_pack(rd_ctx *ctx, const rd_tensor *w, const char *lay
 
 // quant_fp8: q = e4m3(x / s), s = max(amax/448, 1/(448*512)) for each 1x128 group of a row.
 // fuse (query key `fuse`): "none"; "rmsnorm": x = norm(x)*weight; "add_rmsnorm": residual += x, then rmsnorm(residual);
-// "silu_mul": x = silu(x)*up.
+// "silu_mul": x = silu(x)*up; "gelu_mul": x = gelu(x)*up, tanh form.
 typedef struct rd_quant_args {
     uint32_t struct_size;
     rd_tensor x;           // [m, k] bf16 or f32
-    rd_tensor up;          // silu_mul: [m, k]
+    rd_tensor up;          // silu_mul, gelu_mul: [m, k]
     rd_tensor residual;    // add_rmsnorm: [m, k], read and written
     rd_tensor norm_weight; // [k] bf16 or f32
     rd_tensor q;           // [m, k] e4m3

@@ -182,8 +182,12 @@ static const family w8a16_bf16 = {{"gemm_fp8block_w8a16_step_gfx1201", "gemm_fp8
 static const family w8a16_f16 = {{"gemm_fp8block_w8a16_step_gfx1201", "gemm_fp8block_w8a16_step_gfx1201"},
                                  {W8A16, .a_dtype = RD_DTYPE_F16}};
 static const family bf16_step = {{"gemm_bf16_step_gfx1201", NULL}, {BF16}};
+static const family bf16_f16 = {{"gemm_bf16_step_wide_gfx1201", NULL},
+                                {.op = "gemm_bf16", .a_dtype = RD_DTYPE_F16}};
+static const family bf16_f32 = {{"gemm_bf16_step_wide_gfx1201", NULL},
+                                {.op = "gemm_bf16", .a_dtype = RD_DTYPE_F32}};
 static const family bf16_chunk = {{"gemm_bf16_chunk_gfx1201", NULL}, {BF16}};
-static const family *const steps[] = {&fp8_step, &w8a16_bf16, &w8a16_f16, &bf16_step};
+static const family *const steps[] = {&fp8_step, &w8a16_bf16, &w8a16_f16, &bf16_step, &bf16_f16, &bf16_f32};
 static const family *const chunks[] = {&fp8_chunk, &bf16_chunk};
 
 static gemm_spec sized(const family *f, int64_t m, int64_t n, int64_t k) {

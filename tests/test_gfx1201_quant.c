@@ -144,7 +144,7 @@ static void test_every_k(void **state) {
     (void)state;
     uint64_t random = fresh_seed("quant on gfx1201");
     for (int64_t k = 1; k <= 300; k += full_run() ? 1 : 7)
-        check_case(&(quant_case){2, k, k % 5 * 2, (rdi_quant_fuse)(k % 4), float_types[k % 3],
+        check_case(&(quant_case){2, k, k / 5 % 5 * 2, (rdi_quant_fuse)(k % 5), float_types[k % 3],
                                  float_types[k / 4 % 3], (int)(k & 1), k / 2 & 1},
                    random_next(&random));
 }
@@ -155,7 +155,7 @@ static void test_acceptance_shapes(void **state) {
     (void)state;
     uint64_t random = fresh_seed("quant shapes on gfx1201");
     for (size_t i = 0; i < RDI_COUNT(dims); i++)
-        for (int fuse = 0; fuse < 4; fuse++)
+        for (int fuse = 0; fuse < 5; fuse++)
             check_case(&(quant_case){full_run() ? 83 : 3, dims[i], 0, (rdi_quant_fuse)fuse, RD_DTYPE_BF16,
                                      RD_DTYPE_BF16, 0, 0},
                        random_next(&random));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Geometry of the sm_90a GEMM rows with 16-bit arithmetic, without a card: which kernel, how many blocks, which share of the
-// units; that the cut of K does not know the number of tokens; where the parts of f16 and f32 activations lie.
+// Geometry of sm_90a rows, without a card. GEMMs with 16-bit arithmetic: which kernel, how many blocks, which share of the units;
+// that the cut of K does not know the number of tokens; where the parts of f16 and f32 activations lie. And the small ops.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,10 @@
 
 #include "backend/code_objects.h"
 #include "kernels/common/sm90a_skinny.h"
+#include "kernels/elementwise/args.h"
+#include "kernels/elementwise/sm90a_args.h"
 #include "kernels/gemm_fp8block/args.h"
+#include "kernels/quant_fp8/args.h"
 #include "kernels/rows.h"
 
 static const rd_device_info h200 = {.compute_units = 132}, h100_pcie = {.compute_units = 114};
@@ -202,6 +205,82 @@ static void test_w8a16(void **state) {
     assert_int_equal(rdi_gemm_w8a16_chunk_sm90a_ws(&a, 132), 0);
 }
 
+// A row a block, sixteen elements a thread; one 16-bit type and whole 16-byte pieces take the quick kernels.
+static void test_norms(void **state) {
+    (void)state;
+    rdi_launch out[RDI_MAX_LAUNCHES];
+    rdi_rmsnorm_args norm = {.m = 70000,
+                             .k = 5120,
+                             .x = (void *)4096,
+                             .weight = (void *)8192,
+                             .y = (void *)16384,
+                             .x_stride = 5120,
+                             .y_stride = 5120,
+                             .x_dtype = RD_DTYPE_BF16,
+                             .weight_dtype = RD_DTYPE_BF16,
+                             .y_dtype = RD_DTYPE_BF16};
+    assert_int_equal(rdi_rmsnorm_sm90a_geometry(&norm, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_rmsnorm_sm90a_bf16");
+    assert_int_equal(out[0].grid[0], 70000);
+    assert_int_equal(out[0].block[0], 320);
+    norm.y_dtype = RD_DTYPE_F32;
+    assert_int_equal(rdi_rmsnorm_sm90a_geometry(&norm, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_rmsnorm_sm90a_any");
+    norm.y_dtype = RD_DTYPE_BF16;
+    norm.k = 16384; // more than 512 threads
+    assert_int_equal(rdi_rmsnorm_sm90a_geometry(&norm, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_rmsnorm_sm90a_any");
+    assert_int_equal(out[0].block[0], 1024);
+    rdi_quant_args quant = {
+        .m = 16, .k = 5121, .x_stride = 5121, .x_dtype = RD_DTYPE_F16, .fuse = RDI_FUSE_NONE};
+    assert_int_equal(rdi_quant_sm90a_geometry(&quant, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_quant_fp8_sm90a_one");
+    assert_int_equal(out[0].grid[0], 16);
+    assert_int_equal(out[0].grid[1], 6); // 1024 columns each, the last one a single column
+    quant.m = 133;
+    assert_int_equal(rdi_quant_sm90a_geometry(&quant, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_quant_fp8_sm90a_many");
+    assert_int_equal(out[0].grid[0], 67); // two rows a block, the last one alone
+}
+
+// A warp a head; with many tokens four of them a warp.
+static void test_heads(void **state) {
+    (void)state;
+    rdi_launch out[RDI_MAX_LAUNCHES];
+    rdi_rope_kv_write_args a = {
+        .rope = {.tokens = 3, .q_heads = 40, .k_heads = 8, .head_dim = 128, .rotary_dim = 128},
+        .kv = {.tokens = 3, .kv_heads = 8, .head_dim = 128, .block_tokens = 16, .blocks = 100}};
+    assert_int_equal(rdi_rope_kv_write_sm90a_geometry(&a, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_rope_kv_write_sm90a_d128");
+    assert_int_equal(out[0].grid[0], 42); // 3 * 56 warps, four a block
+    a.rope.tokens = a.kv.tokens = 4001;
+    assert_int_equal(rdi_rope_kv_write_sm90a_geometry(&a, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_rope_kv_write_sm90a_d128_many");
+    assert_int_equal(out[0].grid[0], 1001 * 56 / 4);
+    a.rope.head_dim = 257;
+    assert_int_equal(rdi_rope_sm90a_geometry(&a.rope, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_rope_sm90a_d512");
+    assert_int_equal(out[0].grid[0], 4001 * 48 / 4);
+}
+
+// Slices of 8192 logits by rows in both launches; a row's words stand 16-byte aligned behind each other.
+static void test_sample(void **state) {
+    (void)state;
+    rdi_launch out[RDI_MAX_LAUNCHES];
+    rdi_sample_args a = {.rows = 5, .vocab = 151936, .logits_stride = 151936};
+    assert_int_equal(rdi_sample_sm90a_geometry(&a, NULL, &h200, out), 2);
+    assert_string_equal(out[0].kernel, "rdk_sample_sm90a_tops");
+    assert_string_equal(out[1].kernel, "rdk_sample_sm90a_draw");
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(out[i].grid[0], 19);
+        assert_int_equal(out[i].grid[1], 5);
+    }
+    assert_int_equal(out[1].block[0], 1024);
+    size_t row = 20 * 8 + 2048 * 8 + 2048 * 4 + 16; // tops, masses, counts, the counter of slices
+    assert_int_equal(row % 16, 0);
+    assert_int_equal(rdi_sample_sm90a_ws(&a, 132), 5 * row);
+}
+
 // The hot kernels keep everything in registers (ptxas's own report, embedded by the build).
 static void test_no_spills(void **state) {
     (void)state;
@@ -222,7 +301,8 @@ int main(void) {
         cmocka_unit_test(test_bf16_step),   cmocka_unit_test(test_bf16_cut_of_k),
         cmocka_unit_test(test_bf16_router), cmocka_unit_test(test_bf16_parts),
         cmocka_unit_test(test_bf16_chunk),  cmocka_unit_test(test_w8a16),
-        cmocka_unit_test(test_no_spills),
+        cmocka_unit_test(test_norms),       cmocka_unit_test(test_heads),
+        cmocka_unit_test(test_sample),      cmocka_unit_test(test_no_spills),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -132,7 +132,7 @@ static void test_quant_every_k(void **unused) {
     (void)unused;
     uint64_t state = fresh_seed("quant");
     for (int64_t k = 1; k <= 300; k++)
-        check_case(&(quant_case){2, k, (rdi_quant_fuse)(k % 4), float_types[k % 3], float_types[k / 4 % 3], 1,
+        check_case(&(quant_case){2, k, (rdi_quant_fuse)(k % 5), float_types[k % 3], float_types[k / 4 % 3], 1,
                                  (int)(k & 1), k / 2 & 1},
                    random_next(&state));
 }
@@ -142,7 +142,7 @@ static void test_quant_acceptance_shapes(void **unused) {
     static const int64_t dims[] = {512, 4096, 5120, 13824};
     uint64_t state = fresh_seed("quant shapes");
     for (size_t i = 0; i < RDI_COUNT(dims); i++)
-        for (int fuse = 0; fuse < 4; fuse++)
+        for (int fuse = 0; fuse < 5; fuse++)
             check_case(&(quant_case){7, dims[i], (rdi_quant_fuse)fuse, RD_DTYPE_BF16, RD_DTYPE_BF16, 3, 0, 0},
                        random_next(&state));
     check_case(&(quant_case){2050, 512, RDI_FUSE_NONE, RD_DTYPE_BF16, RD_DTYPE_BF16, 3, 0, 1},

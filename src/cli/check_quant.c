@@ -45,7 +45,7 @@ static void run_case(check_run *run, int64_t m, int64_t k, const char *fuse, rd_
     void *weight = check_values(state, RD_DTYPE_BF16, k, 1);
     d.residual = check_values(state, RD_DTYPE_BF16, m * k, 1);
     d.args = (rd_quant_args){.struct_size = sizeof d.args, .x = rd_tensor_2d(x, x_dtype, m, k), .eps = 1e-6f};
-    if (!strcmp(fuse, "silu_mul")) d.args.up = rd_tensor_2d(up, RD_DTYPE_BF16, m, k);
+    if (strstr(fuse, "_mul")) d.args.up = rd_tensor_2d(up, RD_DTYPE_BF16, m, k);
     if (strstr(fuse, "rmsnorm")) d.args.norm_weight = rd_tensor_1d(weight, RD_DTYPE_BF16, k);
     if (!strcmp(fuse, "add_rmsnorm")) d.args.residual = rd_tensor_2d(d.residual, RD_DTYPE_BF16, m, k);
     const rd_param params[] = {RD_INT("k", k), RD_WORD("x_dtype", rd_dtype_name(x_dtype)),
@@ -76,7 +76,7 @@ static void run_case(check_run *run, int64_t m, int64_t k, const char *fuse, rd_
 }
 
 void check_quant(check_run *run) {
-    static const char *const fuses[] = {"none", "rmsnorm", "add_rmsnorm", "silu_mul"};
+    static const char *const fuses[] = {"none", "rmsnorm", "add_rmsnorm", "silu_mul", "gelu_mul"};
     static const int64_t dims[] = {512, 4096, 5120, 13824, 1, 100, 128, 129, 576, 3884};
     uint64_t state = run->seed;
     for (int f = 0; f < CLI_COUNT(fuses); f++)

@@ -122,13 +122,18 @@ static bool attention_answered(const rd_engine *engine) {
            answered(engine, "attn_prefill", attn, ATTN_KEYS + 1);
 }
 
-static bool head_answered(const rd_engine *engine, int32_t rows) {
+static bool head_answered(const rd_engine *engine, int32_t rows, const char *order) {
     const rdi_geometry *g = &engine->geometry;
     bool fp8 = rdi_weight_is_fp8(rdi_model_weight(engine->model, RDI_HEAD));
-    const rd_param params[] = {RD_INT("m", rows),          RD_INT("n", g->vocab),
-                               RD_INT("k", g->hidden),     RD_WORD("a_dtype", rd_dtype_name(g->normed_dtype)),
-                               RD_WORD("c_dtype", "fp32"), RD_WORD("layout", "row"),
-                               RD_INT("bias", 0),          RD_WORD("w_scale_dtype", "fp32")};
+    const rd_param params[] = {RD_INT("m", rows),
+                               RD_INT("n", g->vocab),
+                               RD_INT("k", g->hidden),
+                               RD_WORD("a_dtype", rd_dtype_name(g->normed_dtype)),
+                               RD_WORD("c_dtype", "fp32"),
+                               RD_WORD("layout", "row"),
+                               RD_INT("bias", 0),
+                               RD_WORD("order", order),
+                               RD_WORD("w_scale_dtype", "fp32")};
     return answered(engine, fp8 ? "gemm_fp8block_w8a16" : "gemm_bf16", params,
                     (int32_t)RDI_COUNT(params) - !fp8);
 }
@@ -147,8 +152,10 @@ void rdi_engine_pick_types(rd_engine *engine) {
     g->act_dtype = g->normed_dtype = RD_DTYPE_F32;
     g->k_token_order = true;
     if (!g->on_card) return;
-    if (!head_answered(engine, 1)) g->normed_dtype = RD_DTYPE_BF16;
-    while (g->logit_rows > 1 && !head_answered(engine, g->logit_rows)) g->logit_rows /= 2;
+    // A prompt's bf16 projections are of class chunk.
+    if (!head_answered(engine, 1, "step") || !head_answered(engine, 1, "chunk"))
+        g->normed_dtype = RD_DTYPE_BF16;
+    while (g->logit_rows > 1 && !head_answered(engine, g->logit_rows, "step")) g->logit_rows /= 2;
     // Projections that take no codes take what the head takes.
     const bool narrow = g->normed_dtype == RD_DTYPE_BF16 && !outputs_take_codes(engine);
     for (int choice = narrow ? 2 : 0; choice < 4; choice++) {

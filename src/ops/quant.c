@@ -8,21 +8,21 @@
 static const char op[] = "quant_fp8";
 
 static rd_status parse_fuse(const rd_plan *plan, rdi_quant_fuse *out) {
-    static const char *const words[] = {"none", "rmsnorm", "add_rmsnorm", "silu_mul"};
+    static const char *const words[] = {"none", "rmsnorm", "add_rmsnorm", "silu_mul", "gelu_mul"};
     const char *word = rdi_plan_word(plan, "fuse");
     for (size_t i = 0; word && i < RDI_COUNT(words); i++) {
         if (strcmp(word, words[i]) != 0) continue;
         *out = (rdi_quant_fuse)i;
         return RD_OK;
     }
-    return rdi_fail(RD_E_INVALID, "%s: fuse=%s, needs one of: none rmsnorm add_rmsnorm silu_mul", op,
+    return rdi_fail(RD_E_INVALID, "%s: fuse=%s, needs one of: none rmsnorm add_rmsnorm silu_mul gelu_mul", op,
                     word ? word : "(not given)");
 }
 
 static rd_status check_operands(const rd_plan *plan, const rd_quant_args *args, rdi_quant_fuse fuse) {
     int64_t m = args->x.shape[0], k = rdi_plan_int(plan, "k");
     RDI_TRY(rdi_operand_rows(op, "x", &args->x, rdi_plan_dtype(plan, "x_dtype"), m, k, false));
-    if (fuse == RDI_FUSE_SILU_MUL) RDI_TRY(rdi_operand_rows(op, "up", &args->up, RD_DTYPE_NONE, m, k, false));
+    if (rdi_fuse_takes_up(fuse)) RDI_TRY(rdi_operand_rows(op, "up", &args->up, RD_DTYPE_NONE, m, k, false));
     if (fuse == RDI_FUSE_ADD_RMSNORM)
         RDI_TRY(rdi_operand_rows(op, "residual", &args->residual, RD_DTYPE_NONE, m, k, true));
     if (fuse == RDI_FUSE_RMSNORM || fuse == RDI_FUSE_ADD_RMSNORM)

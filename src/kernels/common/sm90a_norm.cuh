@@ -11,26 +11,26 @@ struct norm_rows {
     const void *x, *weight;
     void *residual; // NULL, or read and written
     int64_t x_stride, residual_stride;
-    int32_t m, k, x_type, residual_type, weight_type;
+    int32_t k, x_type, residual_type, weight_type;
     float eps, offset; // added to the weight
 };
 
 struct norm_scratch {
-    float4 warps[2][8]; // two rows' words, so that one barrier a row is enough
+    float4 warps[8];
 };
 
-// 1 / sqrt(mean square + eps), the same in every thread. v: this thread's squares. `turn` alternates from row to row.
-__device__ __forceinline__ float inverse_norm(const norm_rows &rows, norm_scratch &scratch, int turn, float v) {
+// 1 / sqrt(mean square + eps), the same in every thread. v: this thread's squares.
+__device__ __forceinline__ float inverse_norm(const norm_rows &rows, norm_scratch &scratch, float v) {
 #pragma unroll
     for (int step = 16; step; step /= 2) v += __shfl_xor_sync(0xffffffffu, v, step);
     int warps = blockDim.x / 32;
-    if (threadIdx.x % 32 == 0) reinterpret_cast<float *>(scratch.warps[turn])[threadIdx.x / 32] = v;
+    if (threadIdx.x % 32 == 0) reinterpret_cast<float *>(scratch.warps)[threadIdx.x / 32] = v;
     __syncthreads();
     v = 0.0f;
 #pragma unroll
     for (int i = 0; i < 8; i++) {
         if (i * 4 >= warps) break;
-        float4 four = scratch.warps[turn][i];
+        float4 four = scratch.warps[i];
         v += four.x;
         v += i * 4 + 1 < warps ? four.y : 0.0f;
         v += i * 4 + 2 < warps ? four.z : 0.0f;
@@ -40,8 +40,12 @@ __device__ __forceinline__ float inverse_norm(const norm_rows &rows, norm_scratc
     return r < INFINITY && r > 0.0f ? fmaf(r * 0.5f, fmaf(-mean * r, r, 1.0f), r) : r;
 }
 
-// emit(row, at, count, eight) for each piece of each row of this block: blockIdx.x, and then every gridDim.x-th. All lanes of a
-// warp call it together, count <= 0 where the row has ended.
+struct two_pieces { // of a row: eight elements each, of which `count` (may be <= 0) exist
+    int32_t row, at[2], count[2];
+    eight e[2];
+};
+
+// emit(two_pieces) for row blockIdx.x. All threads call it together.
 template <typename F> __device__ __forceinline__ void normalise(const norm_rows &rows, F emit) {
     __shared__ norm_scratch scratch;
     raw_eight weight[2];
@@ -51,32 +55,31 @@ template <typename F> __device__ __forceinline__ void normalise(const norm_rows 
         weight[t] = load_raw(rows.weight, at, rows.k - at, rows.weight_type);
     }
     wait_dependencies();
-    for (int32_t row = blockIdx.x, turn = 0; row < rows.m; row += gridDim.x, turn ^= 1) {
-        eight e[2];
-        float squares = 0.0f;
+    const int64_t row = blockIdx.x;
+    two_pieces p = {(int32_t)row};
+    auto &e = p.e;
+    float squares = 0.0f;
 #pragma unroll
-        for (int t = 0; t < 2; t++) {
-            int32_t at = (t * blockDim.x + threadIdx.x) * 8, count = rows.k - at;
-            e[t] = load_eight(rows.x, row * rows.x_stride + at, count, rows.x_type);
-            if (rows.residual) {
-                eight held = load_eight(rows.residual, row * rows.residual_stride + at, count, rows.residual_type);
+    for (int t = 0; t < 2; t++) {
+        int32_t at = p.at[t] = (t * blockDim.x + threadIdx.x) * 8, count = p.count[t] = rows.k - at;
+        e[t] = load_eight(rows.x, row * rows.x_stride + at, count, rows.x_type);
+        if (rows.residual) {
+            eight held = load_eight(rows.residual, row * rows.residual_stride + at, count, rows.residual_type);
 #pragma unroll
-                for (int i = 0; i < 8; i++) e[t].v[i] = rounded(held.v[i] + e[t].v[i], rows.residual_type);
-                store_eight(rows.residual, row * rows.residual_stride + at, count, rows.residual_type, e[t]);
-            }
-#pragma unroll
-            for (int i = 0; i < 8; i++) squares = fmaf(e[t].v[i], e[t].v[i], squares);
+            for (int i = 0; i < 8; i++) e[t].v[i] = rounded(held.v[i] + e[t].v[i], rows.residual_type);
+            store_eight(rows.residual, row * rows.residual_stride + at, count, rows.residual_type, e[t]);
         }
-        float inverse = inverse_norm(rows, scratch, turn, squares);
 #pragma unroll
-        for (int t = 0; t < 2; t++) {
-            int32_t at = (t * blockDim.x + threadIdx.x) * 8;
-            eight w = unpack(weight[t], rows.weight_type);
-#pragma unroll
-            for (int i = 0; i < 8; i++) e[t].v[i] = e[t].v[i] * inverse * (w.v[i] + rows.offset);
-            emit(row, at, rows.k - at, e[t]);
-        }
+        for (int i = 0; i < 8; i++) squares = fmaf(e[t].v[i], e[t].v[i], squares);
     }
+    float inverse = inverse_norm(rows, scratch, squares);
+#pragma unroll
+    for (int t = 0; t < 2; t++) {
+        eight w = unpack(weight[t], rows.weight_type);
+#pragma unroll
+        for (int i = 0; i < 8; i++) e[t].v[i] = e[t].v[i] * inverse * (w.v[i] + rows.offset);
+    }
+    emit(p);
 }
 
 // ---- the same where x, residual and weight are of one 16-bit type and every row is whole 16-byte pieces -----------------------
@@ -103,39 +106,40 @@ template <int TYPE, bool RESIDUAL, typename F> __device__ __forceinline__ void n
 #pragma unroll
     for (int t = 0; t < 2; t++) weight[t] = vector_at(rows.weight, at[t], valid[t]);
     wait_dependencies();
-    for (int32_t row = blockIdx.x, turn = 0; row < rows.m; row += gridDim.x, turn ^= 1) {
-        uint4 x[2], residual[2];
+    const int64_t row = blockIdx.x;
+    uint4 x[2], residual[2];
 #pragma unroll
-        for (int t = 0; t < 2; t++) x[t] = vector_at(rows.x, row * rows.x_stride + at[t], valid[t]);
+    for (int t = 0; t < 2; t++) x[t] = vector_at(rows.x, row * rows.x_stride + at[t], valid[t]);
 #pragma unroll
-        for (int t = 0; RESIDUAL && t < 2; t++)
-            residual[t] = vector_at(rows.residual, row * rows.residual_stride + at[t], valid[t]);
-        float squares = 0.0f;
+    for (int t = 0; RESIDUAL && t < 2; t++)
+        residual[t] = vector_at(rows.residual, row * rows.residual_stride + at[t], valid[t]);
+    float squares = 0.0f;
 #pragma unroll
-        for (int t = 0; t < 2; t++) {
-            eight e = unpack_vector<TYPE>(x[t]);
-            if (RESIDUAL) {
-                eight held = unpack_vector<TYPE>(residual[t]);
+    for (int t = 0; t < 2; t++) {
+        eight e = unpack_vector<TYPE>(x[t]);
+        if (RESIDUAL) {
+            eight held = unpack_vector<TYPE>(residual[t]);
 #pragma unroll
-                for (int i = 0; i < 8; i++) e.v[i] += held.v[i];
-                x[t] = pack_vector<TYPE>(e);
-                if (valid[t])
-                    *reinterpret_cast<uint4 *>(static_cast<char *>(rows.residual) + (row * rows.residual_stride + at[t]) * 2) =
-                        x[t];
-                e = unpack_vector<TYPE>(x[t]);
-            }
-#pragma unroll
-            for (int i = 0; i < 8; i++) squares = fmaf(e.v[i], e.v[i], squares);
+            for (int i = 0; i < 8; i++) e.v[i] += held.v[i];
+            x[t] = pack_vector<TYPE>(e);
+            if (valid[t])
+                *reinterpret_cast<uint4 *>(static_cast<char *>(rows.residual) + (row * rows.residual_stride + at[t]) * 2) =
+                    x[t];
+            e = unpack_vector<TYPE>(x[t]);
         }
-        float inverse = inverse_norm(rows, scratch, turn, squares);
 #pragma unroll
-        for (int t = 0; t < 2; t++) {
-            eight e = unpack_vector<TYPE>(x[t]), w = unpack_vector<TYPE>(weight[t]);
-#pragma unroll
-            for (int i = 0; i < 8; i++) e.v[i] = e.v[i] * inverse * (w.v[i] + rows.offset);
-            emit(row, at[t], valid[t] ? 8 : 0, e);
-        }
+        for (int i = 0; i < 8; i++) squares = fmaf(e.v[i], e.v[i], squares);
     }
+    float inverse = inverse_norm(rows, scratch, squares);
+    two_pieces p = {(int32_t)row, {at[0], at[1]}, {valid[0] ? 8 : 0, valid[1] ? 8 : 0}};
+#pragma unroll
+    for (int t = 0; t < 2; t++) {
+        eight w = unpack_vector<TYPE>(weight[t]);
+        p.e[t] = unpack_vector<TYPE>(x[t]);
+#pragma unroll
+        for (int i = 0; i < 8; i++) p.e[t].v[i] = p.e[t].v[i] * inverse * (w.v[i] + rows.offset);
+    }
+    emit(p);
 }
 
 #endif // RDK_SM90A_NORM_CUH

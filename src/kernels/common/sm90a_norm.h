@@ -14,10 +14,10 @@ static inline uint32_t rdk_norm_threads(int64_t k) {
     return (uint32_t)((k + 511) / 512 * 32);
 }
 
-// Rows of whole 16-byte pieces of this 16-bit type?
+// Rows of whole 16-byte pieces of this 16-bit type, and of at most 512 threads?
 static inline bool rdk_norm_vector(const void *data, int64_t stride, int64_t k, rd_dtype dtype,
                                    rd_dtype wanted) {
-    return (uintptr_t)data % 16 == 0 && stride % 8 == 0 && k % 8 == 0 && dtype == wanted &&
+    return k <= 8192 && (uintptr_t)data % 16 == 0 && stride % 8 == 0 && k % 8 == 0 && dtype == wanted &&
            (dtype == RD_DTYPE_BF16 || dtype == RD_DTYPE_F16);
 }
 

@@ -130,6 +130,11 @@ static inline float exp32(float x) {
     int first = n >> 1, rest = n - first;
     return p * as_float((first + 127) << 23) * as_float((rest + 127) << 23);
 }
+// silu(x) = x / (1 + e^-x); gelu_tanh(x) = x/2 (1 + tanh(u)) = x / (1 + e^-2u), u = sqrt(2/pi) (x + 0.044715 x^3).
+static inline float activate(float x, int gelu) {
+    float z = gelu ? 1.59576912f * (x + 0.044715f * x * x * x) : x;
+    return z <= -200.0f ? -0.0f : divide(x, 1.0f + exp32(-z)); // -Inf / Inf would be NaN
+}
 // Sine and cosine of position * frequency, the product kept as two floats; exact reduction up to 2^22.
 static inline void sincos32(float position, float frequency, float *sine, float *cosine) {
     float hi = position * frequency, lo = fma32(position, frequency, -hi);

@@ -7,8 +7,9 @@
 
 enum {
     RDK_ROW_THREADS = 128,
+    RDK_ROPE_TOKENS = 4, // of one head, by a warp, where there are many
     RDK_SAMPLE_THREADS = 1024,
-    RDK_SAMPLE_SPLIT_ELEMS = 4096,
+    RDK_SAMPLE_SPLIT_ELEMS = 8192,
     RDK_SAMPLE_BINS = 2048
 };
 
@@ -18,7 +19,7 @@ typedef struct rdk_rmsnorm_sm90a_args {
     RDK_PTR(const void) weight;
     RDK_PTR(void) y;
     int64_t x_stride, residual_stride, y_stride;
-    int32_t m, k, x_type, residual_type, weight_type, y_type;
+    int32_t k, x_type, residual_type, weight_type, y_type;
     float eps, weight_offset;
 } rdk_rmsnorm_sm90a_args;
 

@@ -5,24 +5,27 @@
 
 // ---- rmsnorm --------------------------------------------------------------------------------------------
 __device__ __forceinline__ norm_rows rows_of(const rdk_rmsnorm_sm90a_args &args) {
-    return {args.x, args.weight, args.residual,      args.x_stride,    args.residual_stride, args.m,
-            args.k, args.x_type, args.residual_type, args.weight_type, args.eps,             args.weight_offset};
+    return {args.x,      args.weight,        args.residual,    args.x_stride, args.residual_stride, args.k,
+            args.x_type, args.residual_type, args.weight_type, args.eps,      args.weight_offset};
 }
 extern "C" __global__ void __launch_bounds__(1024) rdk_rmsnorm_sm90a_any(const __grid_constant__ rdk_rmsnorm_sm90a_args args) {
     launch_dependents();
-    normalise(rows_of(args), [&](int32_t row, int32_t at, int32_t count, const eight &e) {
-        store_eight(args.y, row * args.y_stride + at, count, args.y_type, e);
+    normalise(rows_of(args), [&](const two_pieces &p) {
+        for (int t = 0; t < 2; t++) store_eight(args.y, (int64_t)p.row * args.y_stride + p.at[t], p.count[t], args.y_type, p.e[t]);
     });
 }
 template <int TYPE, bool RESIDUAL> __device__ __forceinline__ void rmsnorm_vectors(const rdk_rmsnorm_sm90a_args &args) {
     launch_dependents();
-    normalise_vectors<TYPE, RESIDUAL>(rows_of(args), [&](int32_t row, int32_t at, int32_t count, const eight &e) {
-        if (count)
-            *reinterpret_cast<uint4 *>(static_cast<char *>(args.y) + (row * args.y_stride + at) * 2) = pack_vector<TYPE>(e);
+    normalise_vectors<TYPE, RESIDUAL>(rows_of(args), [&](const two_pieces &p) {
+#pragma unroll
+        for (int t = 0; t < 2; t++)
+            if (p.count[t])
+                *reinterpret_cast<uint4 *>(static_cast<char *>(args.y) + ((int64_t)p.row * args.y_stride + p.at[t]) * 2) =
+                    pack_vector<TYPE>(p.e[t]);
     });
 }
 #define NORM_KERNEL(name_, type_, residual_)                                                                             \
-    extern "C" __global__ void __launch_bounds__(1024) name_(const __grid_constant__ rdk_rmsnorm_sm90a_args args) {      \
+    extern "C" __global__ void __launch_bounds__(512, 3) name_(const __grid_constant__ rdk_rmsnorm_sm90a_args args) {      \
         rmsnorm_vectors<type_, residual_>(args);                                                                         \
     }
 NORM_KERNEL(rdk_rmsnorm_sm90a_bf16, RDK_BF16, false)

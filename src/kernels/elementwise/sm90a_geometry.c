@@ -27,7 +27,6 @@ int32_t rdi_rmsnorm_sm90a_geometry(const void *args, void *ws, const rd_device_i
         .x_stride = a->x_stride,
         .residual_stride = a->residual_stride,
         .y_stride = a->y_stride,
-        .m = (int32_t)a->m,
         .k = (int32_t)a->k,
         .x_type = rdk_type_code(a->x_dtype),
         .residual_type = rdk_type_code(a->residual_dtype),
@@ -94,24 +93,32 @@ static rdk_rope_sm90a_args rope_args(const rdi_rope_args *a) {
     };
 }
 
-// The kernel whose registers hold a head: 0, 1 or 2 for 128, 256 or 512 dims.
-static int32_t head_size(int64_t head_dim) {
-    return head_dim <= 128 ? 0 : head_dim <= 256 ? 1 : 2;
-}
+// Kernels by size of a head, and with several tokens a warp where that still leaves every multiprocessor enough warps.
+typedef struct head_kernels {
+    const char *few[3], *many[2];
+} head_kernels;
 
-// A warp a head.
-static int64_t head_blocks(int64_t tokens, int64_t heads) {
-    return rdi_ceil_div(tokens * heads, RDK_ROW_THREADS / 32);
+static int32_t head_launch(const head_kernels *kernels, int64_t tokens, int64_t heads, int64_t head_dim,
+                           const rd_device_info *device, const void *args, size_t args_bytes,
+                           rdi_launch *out) {
+    int32_t size = head_dim <= 128 ? 0 : head_dim <= 256 ? 1 : 2;
+    bool many = size < 2 && tokens * heads >= (int64_t)device->compute_units * 32 * RDK_ROPE_TOKENS;
+    int64_t warps = rdi_ceil_div(tokens, many ? RDK_ROPE_TOKENS : 1) * heads;
+    return one_launch(out, many ? kernels->many[size] : kernels->few[size],
+                      rdi_ceil_div(warps, RDK_ROW_THREADS / 32), 1, RDK_ROW_THREADS, args, args_bytes);
 }
 
 int32_t rdi_rope_sm90a_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
-    static const char *const names[] = {"rdk_rope_sm90a_d128", "rdk_rope_sm90a_d256", "rdk_rope_sm90a_d512"};
+    static const head_kernels kernels = {
+        {"rdk_rope_sm90a_d128", "rdk_rope_sm90a_d256", "rdk_rope_sm90a_d512"},
+        {"rdk_rope_sm90a_d128_many", "rdk_rope_sm90a_d256_many"},
+    };
     const rdi_rope_args *a = args;
-    (void)ws, (void)device;
+    (void)ws;
     if (a->q_norm && !rdi_launch_takes_type("rope", "q_norm", a->norm_dtype)) return 0;
     const rdk_rope_sm90a_args kernel = rope_args(a);
-    return one_launch(out, names[head_size(a->head_dim)], head_blocks(a->tokens, a->q_heads + a->k_heads), 1,
-                      RDK_ROW_THREADS, &kernel, sizeof kernel);
+    return head_launch(&kernels, a->tokens, a->q_heads + a->k_heads, a->head_dim, device, &kernel,
+                       sizeof kernel, out);
 }
 
 static rdk_kv_write_sm90a_args kv_write_args(const rdi_kv_write_args *a) {
@@ -157,15 +164,16 @@ int32_t rdi_kv_write_sm90a_geometry(const void *args, void *ws, const rd_device_
 
 int32_t rdi_rope_kv_write_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
                                          rdi_launch *out) {
-    static const char *const names[] = {"rdk_rope_kv_write_sm90a_d128", "rdk_rope_kv_write_sm90a_d256",
-                                        "rdk_rope_kv_write_sm90a_d512"};
+    static const head_kernels kernels = {
+        {"rdk_rope_kv_write_sm90a_d128", "rdk_rope_kv_write_sm90a_d256", "rdk_rope_kv_write_sm90a_d512"},
+        {"rdk_rope_kv_write_sm90a_d128_many", "rdk_rope_kv_write_sm90a_d256_many"},
+    };
     const rdi_rope_kv_write_args *a = args;
-    (void)ws, (void)device;
+    (void)ws;
     if (a->rope.q_norm && !rdi_launch_takes_type("rope_kv_write", "q_norm", a->rope.norm_dtype)) return 0;
     const rdk_rope_kv_write_sm90a_args kernel = {rope_args(&a->rope), kv_write_args(&a->kv)};
-    return one_launch(out, names[head_size(a->rope.head_dim)],
-                      head_blocks(a->rope.tokens, a->rope.q_heads + 2 * a->kv.kv_heads), 1, RDK_ROW_THREADS,
-                      &kernel, sizeof kernel);
+    return head_launch(&kernels, a->rope.tokens, a->rope.q_heads + 2 * a->kv.kv_heads, a->rope.head_dim,
+                       device, &kernel, sizeof kernel, out);
 }
 
 int32_t rdi_embed_sm90a_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {

@@ -29,68 +29,120 @@ __device__ __forceinline__ float head_element(const head_view &head, int32_t d) 
     return head.type == RDK_F16 ? __half2float(__ushort_as_half(bits)) : __uint_as_float((uint32_t)bits << 16);
 }
 
-// A head of up to 64 * PAIRS dims: lane l holds pairs l, l + 32, ... and what is not turned beside them. emit(d, value) takes each
-// dim that changes, or with ALL every dim.
-template <int PAIRS, bool ALL, typename F>
-__device__ __forceinline__ void turn_head(const rdk_rope_sm90a_args &args, const head_view &head, int32_t token, F emit) {
-    int32_t lane = threadIdx.x % 32, half = args.rotary_dim / 2;
-    float first[PAIRS], second[PAIRS], rest[PAIRS * 2], squares = 0.0f;
-    double position = (double)__ldcg(args.positions + token);
-    auto first_of = [&](int32_t i) { return args.interleaved ? 2 * i : i; };
-    auto second_of = [&](int32_t i) { return args.interleaved ? 2 * i + 1 : i + half; };
-    bool with_rest = ALL || head.norm;
+// A head of up to 64 * PAIRS dims: lane l holds pairs l, l + 32, ... and what is not turned beside them.
+template <int PAIRS> struct head_values {
+    float first[PAIRS], second[PAIRS], rest[PAIRS * 2];
+};
+__device__ __forceinline__ int32_t first_of(const rdk_rope_sm90a_args &args, int32_t i) {
+    return args.interleaved ? 2 * i : i;
+}
+__device__ __forceinline__ int32_t second_of(const rdk_rope_sm90a_args &args, int32_t i) {
+    return args.interleaved ? 2 * i + 1 : i + args.rotary_dim / 2;
+}
+template <int PAIRS, typename F> __device__ __forceinline__ void fill(const rdk_rope_sm90a_args &args, head_values<PAIRS> &v, F f) {
 #pragma unroll
     for (int t = 0; t < PAIRS; t++) {
-        int32_t i = lane + t * 32;
-        first[t] = i < half ? head_element(head, first_of(i)) : 0.0f;
-        second[t] = i < half ? head_element(head, second_of(i)) : 0.0f;
+        int32_t i = threadIdx.x % 32 + t * 32;
+        v.first[t] = i < args.rotary_dim / 2 ? f(first_of(args, i)) : 0.0f;
+        v.second[t] = i < args.rotary_dim / 2 ? f(second_of(args, i)) : 0.0f;
     }
 #pragma unroll
     for (int t = 0; t < PAIRS * 2; t++) {
-        int32_t d = args.rotary_dim + lane + t * 32;
-        rest[t] = with_rest && d < args.head_dim ? head_element(head, d) : 0.0f;
+        int32_t d = args.rotary_dim + threadIdx.x % 32 + t * 32;
+        v.rest[t] = d < args.head_dim ? f(d) : 0.0f;
     }
-    if (head.norm) {
+}
+
+// Constants of the model, which need not wait: frequencies and, with qk-norm, weights.
+template <int PAIRS> struct head_constants {
+    float frequency[PAIRS];
+    head_values<PAIRS> weight;
+};
+template <int PAIRS>
+__device__ __forceinline__ void load_constants(const rdk_rope_sm90a_args &args, const void *norm, head_constants<PAIRS> &c) {
 #pragma unroll
-        for (int t = 0; t < PAIRS; t++) squares = fmaf(first[t], first[t], fmaf(second[t], second[t], squares));
+    for (int t = 0; t < PAIRS; t++) {
+        int32_t i = threadIdx.x % 32 + t * 32;
+        c.frequency[t] = i < args.rotary_dim / 2 ? args.inv_freq[i] : 0.0f;
+    }
+    if (norm) fill(args, c.weight, [&](int32_t d) { return load_element(norm, d, args.norm_type) + args.weight_offset; });
+}
+
+// emit(d, value) takes each dim that changes, or with ALL every dim.
+template <int PAIRS, bool ALL, typename F>
+__device__ __forceinline__ void turn_head(const rdk_rope_sm90a_args &args, const head_constants<PAIRS> &c, bool norm,
+                                          head_values<PAIRS> &v, int32_t position, F emit) {
+    if (norm) {
+        float squares = 0.0f;
 #pragma unroll
-        for (int t = 0; t < PAIRS * 2; t++) squares = fmaf(rest[t], rest[t], squares);
+        for (int t = 0; t < PAIRS; t++) squares = fmaf(v.first[t], v.first[t], fmaf(v.second[t], v.second[t], squares));
+#pragma unroll
+        for (int t = 0; t < PAIRS * 2; t++) squares = fmaf(v.rest[t], v.rest[t], squares);
 #pragma unroll
         for (int step = 16; step; step /= 2) squares += __shfl_xor_sync(0xffffffffu, squares, step);
+        float inverse = 1.0f / sqrtf(squares / (float)args.head_dim + args.eps);
+#pragma unroll
+        for (int t = 0; t < PAIRS; t++) v.first[t] *= inverse * c.weight.first[t], v.second[t] *= inverse * c.weight.second[t];
+#pragma unroll
+        for (int t = 0; t < PAIRS * 2; t++) v.rest[t] *= inverse * c.weight.rest[t];
     }
-    float inverse = 1.0f / sqrtf(squares / (float)args.head_dim + args.eps);
-    auto normed = [&](float x, int32_t d) {
-        return head.norm ? x * (inverse * (load_element(head.norm, d, args.norm_type) + args.weight_offset)) : x;
-    };
 #pragma unroll
     for (int t = 0; t < PAIRS; t++) {
-        int32_t i = lane + t * 32;
-        if (i >= half) continue;
-        float a = normed(first[t], first_of(i)), b = normed(second[t], second_of(i));
+        int32_t i = threadIdx.x % 32 + t * 32;
+        if (i >= args.rotary_dim / 2) continue;
         // Whole turns go in double: at position 10^6 a float angle would be 0.06 off.
-        double turns = position * (double)args.inv_freq[i] * 0.15915494309189535;
-        float sine, cosine;
+        double turns = (double)position * (double)c.frequency[t] * 0.15915494309189535;
+        float sine, cosine, a = v.first[t], b = v.second[t];
         sincospif(2.0f * (float)(turns - rint(turns)), &sine, &cosine);
-        emit(first_of(i), fmaf(a, cosine, -__fmul_rn(b, sine))); // written out: every kernel of this file gives the same bits
-        emit(second_of(i), fmaf(b, cosine, __fmul_rn(a, sine)));
+        emit(first_of(args, i), fmaf(a, cosine, -__fmul_rn(b, sine))); // written out: every kernel of this file gives the same bits
+        emit(second_of(args, i), fmaf(b, cosine, __fmul_rn(a, sine)));
     }
 #pragma unroll
     for (int t = 0; t < PAIRS * 2; t++) {
-        int32_t d = args.rotary_dim + lane + t * 32;
-        if (with_rest && d < args.head_dim) emit(d, normed(rest[t], d));
+        int32_t d = args.rotary_dim + threadIdx.x % 32 + t * 32;
+        if ((ALL || norm) && d < args.head_dim) emit(d, v.rest[t]);
     }
 }
 
-template <int PAIRS>
-__device__ __forceinline__ void turn_in_place(const rdk_rope_sm90a_args &args, const head_view &head, int32_t token) {
-    turn_head<PAIRS, false>(args, head, token, [&](int32_t d, float x) { store_element(head.base, head.at + d, head.type, x); });
+// What a warp has: one head of TOKENS tokens from `first` on, all of whose loads are in flight together.
+template <int PAIRS, int TOKENS> struct head_run {
+    int32_t first, head, position[TOKENS];
+    head_constants<PAIRS> constants;
+    head_values<PAIRS> values[TOKENS];
+    __device__ __forceinline__ bool has(const rdk_rope_sm90a_args &args, int t) const { return first + t < args.tokens; }
+    __device__ __forceinline__ void load(const rdk_rope_sm90a_args &args) {
+#pragma unroll
+        for (int t = 0; t < TOKENS; t++) {
+            if (!has(args, t)) continue;
+            const head_view view = head_at(args, first + t, head);
+            position[t] = __ldcg(args.positions + first + t);
+            fill(args, values[t], [&](int32_t d) { return head_element(view, d); });
+        }
+    }
+    __device__ __forceinline__ void turn_in_place(const rdk_rope_sm90a_args &args) {
+#pragma unroll
+        for (int t = 0; t < TOKENS; t++) {
+            if (!has(args, t)) continue;
+            const head_view view = head_at(args, first + t, head);
+            turn_head<PAIRS, false>(args, constants, view.norm != nullptr, values[t], position[t],
+                                    [&](int32_t d, float x) { store_element(view.base, view.at + d, view.type, x); });
+        }
+    }
+};
+template <int TOKENS> __device__ __forceinline__ int32_t run_of_warp(int32_t heads, int32_t &head) {
+    int32_t at = blockIdx.x * (RDK_ROW_THREADS / 32) + threadIdx.x / 32;
+    head = at % heads;
+    return at / heads * TOKENS;
 }
 
-template <int PAIRS> __device__ __forceinline__ void rope(const rdk_rope_sm90a_args &args) {
+template <int PAIRS, int TOKENS> __device__ __forceinline__ void rope(const rdk_rope_sm90a_args &args) {
     launch_dependents();
-    int32_t heads = args.q_heads + args.k_heads, at = blockIdx.x * (RDK_ROW_THREADS / 32) + threadIdx.x / 32, token = at / heads;
+    head_run<PAIRS, TOKENS> run;
+    run.first = run_of_warp<TOKENS>(args.q_heads + args.k_heads, run.head);
+    load_constants(args, head_at(args, 0, run.head).norm, run.constants);
     wait_dependencies();
-    if (token < args.tokens) turn_in_place<PAIRS>(args, head_at(args, token, at % heads), token);
+    run.load(args);
+    run.turn_in_place(args);
 }
 
 // ---- kv_write -------------------------------------------------------------------------------------------------------------
@@ -126,8 +178,8 @@ struct cached_token { // where a token goes
 // False: nowhere.
 __device__ __forceinline__ bool find_slot(const rdk_kv_write_sm90a_args &args, int64_t token, cached_token &to) {
     int64_t slot = __ldcg(reinterpret_cast<const long long *>(args.slots) + token);
-    to.block = slot / args.block_tokens;
-    to.in_block = slot % args.block_tokens;
+    to.block = (uint32_t)slot / (uint32_t)args.block_tokens; // a slot that counts has 32 bits
+    to.in_block = (uint32_t)slot % (uint32_t)args.block_tokens;
     return slot >= 0 && slot < args.capacity;
 }
 
@@ -166,43 +218,63 @@ extern "C" __global__ void __launch_bounds__(RDK_ROW_THREADS)
 }
 
 // ---- both -----------------------------------------------------------------------------------------------------------------
-template <int PAIRS> __device__ __forceinline__ void rope_kv_write(const rdk_rope_kv_write_sm90a_args &args) {
-    launch_dependents();
-    int32_t q_heads = args.rope.q_heads, kv_heads = args.kv.kv_heads, heads = q_heads + 2 * kv_heads;
-    int32_t at = blockIdx.x * (RDK_ROW_THREADS / 32) + threadIdx.x / 32, token = at / heads, head = at % heads;
-    wait_dependencies();
-    if (token >= args.rope.tokens) return;
-    if (head < q_heads) {
-        turn_in_place<PAIRS>(args.rope, head_at(args.rope, token, head), token);
-        return;
+template <int PAIRS, int TOKENS> __device__ __forceinline__ void write_turned_k(const rdk_rope_kv_write_sm90a_args &args,
+                                                                               head_run<PAIRS, TOKENS> &run) {
+    int32_t kv_head = run.head - args.rope.q_heads;
+    float scale = args.kv.k_scale ? args.kv.k_scale[kv_head] : 1.0f, inverse = __frcp_rn(scale);
+    cached_token to[TOKENS];
+    bool kept[TOKENS];
+#pragma unroll
+    for (int t = 0; t < TOKENS; t++) kept[t] = run.has(args.rope, t) && find_slot(args.kv, run.first + t, to[t]);
+#pragma unroll
+    for (int t = 0; t < TOKENS; t++) {
+        if (!kept[t]) continue;
+        int64_t stride, at = k_cache_at(args.kv, to[t], kv_head, stride);
+        turn_head<PAIRS, true>(args.rope, run.constants, args.rope.k_norm != nullptr, run.values[t], run.position[t],
+                               [&](int32_t d, float x) {
+            x = divide_by(rounded(x, args.rope.k_type), scale, inverse);
+            if (args.kv.kv_type == RDK_E4M3)
+                static_cast<unsigned char *>(args.kv.k_cache)[at + d * stride] = __nv_cvt_float_to_fp8(x, __NV_SATFINITE, __NV_E4M3);
+            else
+                store_element(args.kv.k_cache, at + d * stride, args.kv.kv_type, x);
+        });
     }
-    cached_token to;
-    if (!find_slot(args.kv, token, to)) return;
-    if (head >= q_heads + kv_heads) {
-        for (int32_t d = threadIdx.x % 32 * 8; d < args.kv.head_dim; d += 256) write_v(args.kv, to, token, head - q_heads - kv_heads, d);
-        return;
-    }
-    int64_t stride, cache_at = k_cache_at(args.kv, to, head - q_heads, stride);
-    float scale = args.kv.k_scale ? args.kv.k_scale[head - q_heads] : 1.0f, inverse = __frcp_rn(scale);
-    const head_view view = head_at(args.rope, token, head);
-    turn_head<PAIRS, true>(args.rope, view, token, [&](int32_t d, float x) {
-        x = divide_by(rounded(x, view.type), scale, inverse);
-        if (args.kv.kv_type == RDK_E4M3)
-            static_cast<unsigned char *>(args.kv.k_cache)[cache_at + d * stride] = __nv_cvt_float_to_fp8(x, __NV_SATFINITE, __NV_E4M3);
-        else
-            store_element(args.kv.k_cache, cache_at + d * stride, args.kv.kv_type, x);
-    });
 }
 
-#define HEAD_KERNELS(dims_)                                                                                              \
+template <int PAIRS, int TOKENS> __device__ __forceinline__ void rope_kv_write(const rdk_rope_kv_write_sm90a_args &args) {
+    launch_dependents();
+    int32_t turned = args.rope.q_heads + args.kv.kv_heads;
+    head_run<PAIRS, TOKENS> run;
+    run.first = run_of_warp<TOKENS>(turned + args.kv.kv_heads, run.head);
+    if (run.head < turned) load_constants(args.rope, head_at(args.rope, 0, run.head).norm, run.constants);
+    wait_dependencies();
+    if (run.head < turned) {
+        run.load(args.rope);
+        if (run.head < args.rope.q_heads)
+            run.turn_in_place(args.rope);
+        else
+            write_turned_k(args, run);
+        return;
+    }
+    int32_t head = run.head - turned;
+    for (int t = 0; t < TOKENS && run.has(args.rope, t); t++) {
+        cached_token to;
+        if (find_slot(args.kv, run.first + t, to))
+            for (int32_t d = threadIdx.x % 32 * 8; d < args.kv.head_dim; d += 256) write_v(args.kv, to, run.first + t, head, d);
+    }
+}
+
+#define HEAD_KERNELS(name_, dims_, tokens_)                                                                              \
     extern "C" __global__ void __launch_bounds__(RDK_ROW_THREADS)                                                        \
-        rdk_rope_sm90a_d##dims_(const __grid_constant__ rdk_rope_sm90a_args args) {                                      \
-        rope<dims_ / 64>(args);                                                                                          \
+        rdk_rope_sm90a_##name_(const __grid_constant__ rdk_rope_sm90a_args args) {                                       \
+        rope<dims_ / 64, tokens_>(args);                                                                                 \
     }                                                                                                                    \
     extern "C" __global__ void __launch_bounds__(RDK_ROW_THREADS)                                                        \
-        rdk_rope_kv_write_sm90a_d##dims_(const __grid_constant__ rdk_rope_kv_write_sm90a_args args) {                    \
-        rope_kv_write<dims_ / 64>(args);                                                                                 \
+        rdk_rope_kv_write_sm90a_##name_(const __grid_constant__ rdk_rope_kv_write_sm90a_args args) {                     \
+        rope_kv_write<dims_ / 64, tokens_>(args);                                                                        \
     }
-HEAD_KERNELS(128)
-HEAD_KERNELS(256)
-HEAD_KERNELS(512)
+HEAD_KERNELS(d128, 128, 1)
+HEAD_KERNELS(d256, 256, 1)
+HEAD_KERNELS(d512, 512, 1)
+HEAD_KERNELS(d128_many, 128, RDK_ROPE_TOKENS)
+HEAD_KERNELS(d256_many, 256, RDK_ROPE_TOKENS)

@@ -94,20 +94,22 @@ extern "C" __global__ void __launch_bounds__(RDK_SAMPLE_THREADS)
     launch_dependents();
     wait_dependencies();
     const row_words row = words_of(args, blockIdx.y);
+    const sample_row p = static_cast<const sample_row *>(args.params)[blockIdx.y];
+    if (p.temperature == 0.0f && blockIdx.x != 0) return;
     unsigned long long top = 0;
     for (int32_t i = threadIdx.x; i < args.splits; i += RDK_SAMPLE_THREADS) {
         unsigned long long word = __ldcg(row.tops + i);
         top = word > top ? word : top;
     }
     top = block_top(top, s.draw.scratch);
-    const sample_row p = static_cast<const sample_row *>(args.params)[blockIdx.y];
     int32_t top_id = (int32_t)(0xffffffffu - (uint32_t)top);
     if (top == 0 || p.temperature == 0.0f) {
         if (blockIdx.x == 0 && threadIdx.x == 0) args.ids[blockIdx.y] = top ? top_id : -1;
         return;
     }
     const float *logits = args.logits + blockIdx.y * args.logits_stride;
-    const rule rules = {__ldcg(logits + top_id), p.temperature, p.min_p, (float)BINS / (24.5f * p.temperature)};
+    const rule rules = {__ldcg(logits + top_id), p.temperature, __frcp_rn(p.temperature), p.min_p,
+                        (float)BINS / (24.5f * p.temperature)};
     __syncthreads();
     add_slice(args, rules, logits, row, s.slice);
     if (!last_of_row(row, gridDim.x, ticket)) return;

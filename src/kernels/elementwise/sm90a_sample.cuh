@@ -37,15 +37,20 @@ __device__ __forceinline__ float logit_of(uint32_t key) {
 }
 
 struct rule {
-    float top, temperature, min_p, bins_per_unit;
+    float top, temperature, inverse, min_p, bins_per_unit; // inverse: 1 / temperature, rounded
+    __device__ __forceinline__ uint32_t bin_of(float logit) const {
+        return logit == top ? 0 : min((uint32_t)((top - logit) * bins_per_unit), BINS - 1u);
+    }
     // False for a token that has no mass. The bin grows as the logit falls; a mass of 2^-35 is 24.3 temperatures from the top. What
     // min_p removes still counts for top_k.
     __device__ __forceinline__ bool measure(float logit, uint32_t &bin, uint64_t &mass) const {
         if (!(logit > -INFINITY)) return false;
-        float weight = logit == top ? 1.0f : expf((logit - top) / temperature); // top = inf: 1 or 0
+        float distance = logit - top, q = distance * inverse; // the quotient, rounded once; NaN, no mass, where it overflows
+        q = fmaf(fmaf(-q, temperature, distance), inverse, q);
+        float weight = logit == top ? 1.0f : expf(q);
         uint64_t whole = (uint64_t)__float2ull_rn(weight * 0x1p34f);
         if (!whole) return false;
-        bin = logit == top ? 0 : min((uint32_t)((top - logit) * bins_per_unit), BINS - 1u);
+        bin = bin_of(logit);
         mass = weight >= min_p ? whole : 0;
         return true;
     }
@@ -165,12 +170,11 @@ __device__ __noinline__ void gather(const tokens &all, draw_state &s, uint32_t l
     __syncthreads();
     uint32_t high = s.high;
     if (high == low) return;
-    float reach = (float)(high + 1) / all.rules.bins_per_unit; // a little further than the last bin
+    const rule rules = all.rules;
     all.each([&](float logit, int32_t id) {
-        uint32_t bin;
+        uint32_t bin = rules.bin_of(logit);
         uint64_t mass;
-        if (!(all.rules.top - logit <= reach || logit == all.rules.top) || !all.rules.measure(logit, bin, mass)) return;
-        if (bin >= low && bin < high)
+        if (bin >= low && bin < high && rules.measure(logit, bin, mass))
             s.list[atomicAdd(&s.listed, 1u)] = (unsigned long long)key_of(logit) << 32 | (0xffffffffu - (uint32_t)id);
     });
     __syncthreads();
@@ -229,6 +233,7 @@ __device__ __noinline__ void find_id(const tokens &all, draw_state &s, uint32_t 
 // In a bin of more tokens than the list holds: ten bits of the key at a time, a pass over the row each. Rare: many equal logits,
 // or a temperature so high that all masses are alike.
 __device__ __noinline__ void find_by_key(const tokens &all, draw_state &s, const wanted &w, uint32_t bin) {
+    const rule rules = all.rules;
     uint32_t found = 0, fixed = 0, ties = 0;
     unsigned long long above = bin ? s.mass[bin - 1] : 0, above_count = bin ? s.count[bin - 1] : 0, each = 0;
     for (int shift = 22; shift >= 0; shift = shift == 2 ? 0 : shift ? shift - 10 : -1) {
@@ -239,9 +244,11 @@ __device__ __noinline__ void find_by_key(const tokens &all, draw_state &s, const
         all.each([&](float logit, int32_t) {
             uint32_t of, key = key_of(logit);
             uint64_t mass;
-            if (!all.rules.measure(logit, of, mass) || of != bin || (key & fixed) != found) return;
-            atomicAdd(&s.keys.mass[key >> shift & mask], (unsigned long long)mass);
-            atomicAdd(&s.keys.count[key >> shift & mask], 1u);
+            if (rules.bin_of(logit) != bin || (key & fixed) != found || !rules.measure(logit, of, mass)) return;
+            uint32_t same = __match_any_sync(__activemask(), key); // equal logits are added by one lane
+            if (__ffs(same) - 1 != (int)threadIdx.x % 32) return;
+            atomicAdd(&s.keys.mass[key >> shift & mask], (unsigned long long)mass * __popc(same));
+            atomicAdd(&s.keys.count[key >> shift & mask], (uint32_t)__popc(same));
         });
         __syncthreads();
         uint32_t at = mask - threadIdx.x; // from the top

@@ -98,6 +98,25 @@ RDK_INLINE v4i widen_f16(v2i codes) {
     return out;
 }
 
+// The upper halves of eight floats, and what they leave over: nothing of an infinity, a NaN of a NaN.
+RDK_INLINE v4i cut_bf16(v8f x, v8f *rest) {
+    v4i part;
+    EACH (i, 4) part[i] = (int)__builtin_amdgcn_perm(as_uint(x[2 * i + 1]), as_uint(x[2 * i]), 0x07060302u);
+    EACH (i, 8) {
+        const float left = x[i] - as_float(as_uint(x[i]) & 0xffff0000u);
+        (*rest)[i] = __builtin_isinf(x[i]) ? 0.0f : left;
+    }
+    return part;
+}
+
+// bf16 weights times eight f32 activations as three bf16 parts, the smallest first: exact products.
+RDK_INLINE v8f product_bf16_f32(v4i w, const v4i *a, v8f sum) {
+    v8f x, rest, last, nothing;
+    x.lo = __builtin_bit_cast(v4f, a[0]), x.hi = __builtin_bit_cast(v4f, a[1]);
+    const v4i high = cut_bf16(x, &rest), middle = cut_bf16(rest, &last);
+    return wmma_bf16(w, high, wmma_bf16(w, middle, wmma_bf16(w, cut_bf16(last, &nothing), sum)));
+}
+
 // A wave-uniform scale of the weights, through the scalar cache. e8m0: 2^(code - 127), 0xff is NaN, and code 0 is a subnormal f32.
 RDK_INLINE float weight_scale(global const char *at, int e8m0) {
     if (!e8m0) return *(constant const float *)(ulong)at;

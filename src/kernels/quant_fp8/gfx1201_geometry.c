@@ -17,16 +17,16 @@ static bool on_bytes(const void *data, int64_t stride, rd_dtype dtype, int64_t r
 int32_t rdi_quant_fp8_gfx1201_geometry(const void *args, void *ws, const rd_device_info *device,
                                        rdi_launch *out) {
     const rdi_quant_args *a = args;
-    bool silu = a->fuse == RDI_FUSE_SILU_MUL, add = a->fuse == RDI_FUSE_ADD_RMSNORM;
+    bool act = rdi_fuse_takes_up(a->fuse), add = a->fuse == RDI_FUSE_ADD_RMSNORM;
     bool norm = add || a->fuse == RDI_FUSE_RMSNORM;
     (void)ws, (void)device;
-    if ((silu && !rdi_launch_takes_type("quant_fp8", "up", a->up_dtype)) ||
+    if ((act && !rdi_launch_takes_type("quant_fp8", "up", a->up_dtype)) ||
         (add && !rdi_launch_takes_type("quant_fp8", "residual", a->residual_dtype)) ||
         (norm && !rdi_launch_takes_type("quant_fp8", "norm_weight", a->norm_dtype)))
         return 0;
     const rdk_quant_fp8_gfx1201_args kernel = {
         .x = RDK_ADDR(a->x),
-        .up = silu ? RDK_ADDR(a->up) : 0,
+        .up = act ? RDK_ADDR(a->up) : 0,
         .residual = add ? RDK_ADDR(a->residual) : 0,
         .weight = norm ? RDK_ADDR(a->norm_weight) : 0,
         .q = RDK_ADDR(a->q),
@@ -43,9 +43,10 @@ int32_t rdi_quant_fp8_gfx1201_geometry(const void *args, void *ws, const rd_devi
         .residual_dtype = type_code(a->residual_dtype),
         .weight_dtype = type_code(a->norm_dtype),
         .unit_offset = a->unit_offset,
+        .gelu = a->fuse == RDI_FUSE_GELU_MUL,
         .wide = on_bytes(a->x, a->x_stride, a->x_dtype, a->m, 16) &&
                 on_bytes(a->q, a->q_stride, RD_DTYPE_E4M3, a->m, 8) &&
-                (!silu || on_bytes(a->up, a->up_stride, a->up_dtype, a->m, 16)) &&
+                (!act || on_bytes(a->up, a->up_stride, a->up_dtype, a->m, 16)) &&
                 (!add || on_bytes(a->residual, a->residual_stride, a->residual_dtype, a->m, 16)) &&
                 (!norm || on_bytes(a->norm_weight, 0, a->norm_dtype, 1, 16)),
         .eps = a->eps,

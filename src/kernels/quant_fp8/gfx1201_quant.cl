@@ -49,14 +49,14 @@ static void quant_eight(const rdk_quant_fp8_gfx1201_args *a, long row, int k, fl
         a->q_scale[row * a->q_scale_stride_m + k / RDK_QUANT_SCALE_GROUP * a->q_scale_stride_k] = scale;
 }
 
-// y = x, or silu(x) * up: every group by itself, 2048 elements a work-group.
+// y = x, or an activation of x times up: every group by itself, 2048 elements a work-group.
 kernel THREADS(RDK_QUANT_THREADS) void rdk_quant_fp8_gfx1201_groups(const rdk_quant_fp8_gfx1201_args a) {
     long row = group_x();
     int k = (group_y() * RDK_QUANT_THREADS + thread_in_group()) * RDK_GROUP;
     float8 y = load_group(a.x, a.x_dtype, row * a.x_stride + k, a.k - k, a.wide);
     if (a.up) {
         float8 up = load_group(a.up, a.up_dtype, row * a.up_stride + k, a.k - k, a.wide);
-        for (int i = 0; i < RDK_GROUP; i++) y[i] = divide(y[i], 1.0f + exp32(-y[i])) * up[i];
+        for (int i = 0; i < RDK_GROUP; i++) y[i] = activate(y[i], a.gelu) * up[i];
     }
     quant_eight(&a, row, k, y);
 }

@@ -5,7 +5,7 @@
 
 #include "kernels/common/sm90a_types.h"
 
-enum { RDK_QUANT_THREADS = 128, RDK_QUANT_GROUP = 128, RDK_QUANT_ROWS = 4 };
+enum { RDK_QUANT_THREADS = 128, RDK_QUANT_GROUP = 128, RDK_QUANT_ROWS = 2 };
 
 typedef struct rdk_quant_sm90a_args {
     RDK_PTR(const void) x;
