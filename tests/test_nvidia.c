@@ -208,8 +208,14 @@ static void test_attention_partition(void **state) {
         assert_int_equal(rdk_attn_chunk_count(end), c + 1);
     }
     assert_int_equal(rdk_attn_chunk_count(0), 0);
-    assert_int_equal(rdk_attn_chunk_count(32768), 128);
-    assert_int_equal(rdk_attn_chunk_count(131072), 192);
+    assert_int_equal(rdk_attn_chunk_count(32768), 80);
+    assert_int_equal(rdk_attn_chunk_count(131072), 176);
+    // The sizes partition the chunks: none is cut by the border of a size.
+    for (int32_t size = 1; size < RDK_ATTN_SIZES; size++) {
+        int32_t chunk = rdk_attn_chunk_count(rdk_attn_size_begin(size));
+        assert_int_equal(rdk_attn_chunk_begin(chunk), rdk_attn_size_begin(size));
+        assert_int_equal(rdk_attn_chunk_begin(chunk + 1) - rdk_attn_chunk_begin(chunk), 256 << size);
+    }
 }
 
 static void test_attention_geometry(void **state) {
@@ -235,21 +241,54 @@ static void test_attention_geometry(void **state) {
                        .max_kv_len = 0};
     rdi_launch out[RDI_MAX_LAUNCHES];
     assert_int_equal(rdi_attn_decode_sm90a_geometry(&a, NULL, &h200, out), 2);
-    assert_string_equal(out[0].kernel, "rdk_attn_decode_sm90a_fp8_d256_r64"); // 9 tokens of 6 heads: 54 rows
-    assert_int_equal(out[0].grid[0], 128);                                    // chunks of 512 * 64 keys
-    assert_int_equal(out[0].grid[1], 4);
-    assert_int_equal(out[0].grid[2], 2);
-    assert_int_equal(out[0].block[0], 256);
-    assert_string_equal(out[1].kernel, "rdk_attn_decode_sm90a_merge");
-    assert_int_equal(rdi_attn_decode_sm90a_ws(&a, 132), 2ll * 4 * 128 * 54 * 258 * 4);
-    a.max_q_len = 17; // 102 rows: two blocks of 64
-    assert_int_equal(rdi_attn_decode_sm90a_geometry(&a, NULL, &h200, out), 2);
-    assert_int_equal(out[0].grid[1], 8);
-    a.head_dim = 512; // a tile's sums take two warps: 32 rows a block
-    assert_int_equal(rdi_attn_decode_sm90a_geometry(&a, NULL, &h200, out), 2);
-    assert_string_equal(out[0].kernel, "rdk_attn_decode_sm90a_fp8_d512_r32");
-    assert_int_equal(out[0].block[0], 256);
+    assert_string_equal(out[0].kernel, "rdk_attn_decode_sm90a_fp8_d256_r56"); // 9 tokens of 6 heads: 54 rows
+    assert_int_equal(out[0].grid[0], 132);
+    assert_int_equal(out[0].grid[1], 1);
+    assert_int_equal(out[0].block[0], 384); // loading warps and two teams
     assert_true(out[0].shared_bytes <= 227 * 1024);
+    assert_int_equal(out[0].map_count, 2);
+    const rdi_tensor_map *map = &out[0].map[1];
+    assert_int_equal(map->rank, 4);
+    const uint64_t dims[4] = {256, 4, 64, 1024}, strides[4] = {1, 256, 1024, 65536};
+    const uint32_t box[4] = {128, 1, 64, 1};
+    assert_memory_equal(map->dim, dims, sizeof dims);
+    assert_memory_equal(map->stride_bytes, strides, sizeof strides);
+    assert_memory_equal(map->box, box, sizeof box);
+    assert_string_equal(out[1].kernel, "rdk_attn_decode_sm90a_merge");
+    assert_int_equal(out[1].grid[0], 24 * 4); // 64 dims a block
+    assert_int_equal(out[1].grid[1], 9);
+    assert_int_equal(out[1].grid[2], 2);
+    // 32768 keys: 80 chunks
+    assert_int_equal(rdi_attn_decode_sm90a_ws(&a, 132), 2ll * 4 * 80 * 54 * 258 * 4);
+    a.max_q_len = 1; // 6 rows: three teams
+    assert_int_equal(rdi_attn_decode_sm90a_geometry(&a, NULL, &h200, out), 2);
+    assert_string_equal(out[0].kernel, "rdk_attn_decode_sm90a_fp8_d256_r8");
+    assert_int_equal(out[0].block[0], 512);
+    a.v_stride_token = 1020; // copies of 16 bytes do not reach the rows
+    assert_int_equal(rdi_attn_decode_sm90a_geometry(&a, NULL, &h200, out), 2);
+    assert_int_equal(out[0].map_count, 0);
+    a.v_stride_token = 1024;
+    a.block_tokens = 48; // a box of 16 keys divides the page
+    assert_int_equal(rdi_attn_decode_sm90a_geometry(&a, NULL, &h200, out), 2);
+    assert_int_equal(out[0].map[0].box[2], 16);
+    a.block_tokens = 64;
+    a.head_dim = 512, a.max_q_len = 17; // 102 rows: five blocks of 24
+    assert_int_equal(rdi_attn_decode_sm90a_geometry(&a, NULL, &h200, out), 2);
+    assert_string_equal(out[0].kernel, "rdk_attn_decode_sm90a_fp8_d512_r24");
+    rdk_attn_sm90a_args kernel;
+    memcpy(&kernel, out[0].args, sizeof kernel);
+    assert_int_equal(kernel.row_blocks, 5);
+    // Every shape: a kernel that is there, a ring that moves, memory that a block can have.
+    for (int32_t dim = 16; dim <= 512; dim += 16)
+        for (int32_t rows = 1; rows <= 17 * 8; rows++)
+            for (int fp8 = 0; fp8 < 2; fp8++) {
+                a.head_dim = dim, a.q_heads = 4 * rows, a.max_q_len = 1;
+                a.kv_dtype = fp8 ? RD_DTYPE_E4M3 : RD_DTYPE_BF16;
+                assert_int_equal(rdi_attn_decode_sm90a_geometry(&a, NULL, &h200, out), 2);
+                memcpy(&kernel, out[0].args, sizeof kernel);
+                assert_non_null(out[0].kernel);
+                assert_true(kernel.slots >= 2 && out[0].shared_bytes <= 227 * 1024);
+            }
 }
 
 // The hot kernels keep everything in registers (ptxas's own report, embedded by the build).

@@ -217,9 +217,9 @@ static rd_status gemm_plan(const rdt_linear_call *call, rd_dtype a_dtype, const 
                                  RD_WORD("c_dtype", rd_dtype_name(call->c.dtype)),
                                  RD_WORD("layout", rdt_layouts[call->layout]),
                                  RD_INT("bias", call->bias.data != NULL),
-                                 RD_WORD("order", "any")}; // the last is a key of w8a16 alone
+                                 RD_WORD("order", "any")};
     const char *op = call->quantise ? "gemm_fp8block" : "gemm_fp8block_w8a16";
-    return rdt_plan(call->x.device, op, question, call->quantise ? 7 : 8, call->rows ? call->rows : CALL_ROWS,
+    return rdt_plan(call->x.device, op, question, 8, call->rows ? call->rows : CALL_ROWS,
                     out);
 }
 

@@ -31,6 +31,7 @@ def main():
     parser.add_argument("--kv-dtype", default="auto")
     parser.add_argument("--speed", metavar="PROMPT,NEW", help="lengths of a timed run")
     parser.add_argument("--cpu-time", action="store_true", help="the process's CPU time in place of wall time, on a busy machine")
+    parser.add_argument("--batched", type=int, help="most tokens of a step; fewer make the start of a large model shorter")
     parser.add_argument("--text", action="append", help="a text prompt, answered greedily")
     a = parser.parse_args()
 
@@ -39,6 +40,8 @@ def main():
     options = dict(model=a.model, enforce_eager=not a.compiled, max_model_len=2048, dtype="bfloat16",
                    skip_tokenizer_init=not a.text, gpu_memory_utilization=0.2, seed=0, max_num_seqs=8,
                    kv_cache_dtype=a.kv_dtype, enable_prefix_caching=False)
+    if a.batched:
+        options["max_num_batched_tokens"] = a.batched
     if a.ngram:
         options["speculative_config"] = dict(method="ngram", num_speculative_tokens=3, prompt_lookup_max=3,
                                              prompt_lookup_min=1)

@@ -363,6 +363,44 @@ class Failures(unittest.TestCase):
             text, _ = plugin(RADIANCE_LIBRARY=folder)
             self.assertIn("cannot be loaded", text)
 
+    def test_bad_value_of_every_gate(self):
+        """One line each, the default holds, and the hooks are those of a run without it."""
+        _, plain = plugin()
+        gates = sys.modules["vllm_radiance.gates"]
+        for name, default, _ in gates.GATES:
+            if not default:
+                continue  # RADIANCE_LIBRARY, a folder
+            text, statuses = plugin(**{name: "maybe"})
+            asked = f"[radiance] {name}=maybe, needs one of:"
+            self.assertEqual(text.count(asked), 1, (name, text))
+            self.assertEqual({n: s.state for n, s in statuses.items()}, {n: s.state for n, s in plain.items()}, name)
+
+    def test_bad_value_of_the_librarys_own(self):
+        """The library reads its variables once a process; the reason stands where vLLM lists why a kernel takes no layer."""
+        script = ("import sys; sys.path[:0] = sys.argv[1:]\n"
+                  "from test_contract import Case, build_kernel, plugin\n"
+                  "plugin()\n"
+                  "try: build_kernel(Case(128, 128))\n"
+                  "except ValueError as error: print(error)\n")
+        for name, value, text in (("RADIANCE_ISA", "avx9", "RADIANCE_ISA=avx9, needs one of: ref avx2 avx512"),
+                                  ("RADIANCE_THREADS", "abc", "RADIANCE_THREADS=abc, needs a whole number from 0 to 4096")):
+            done = subprocess.run([sys.executable, "-B", "-c", script, str(HERE), str(HERE.parent)], capture_output=True,
+                                  text=True, env={**os.environ, name: value}, check=True)
+            self.assertIn(f"RadianceFp8Block {text}", done.stdout)
+
+    def test_cache_folder_that_cannot_be_written(self):
+        """The library keeps verdicts and measurements there; without it everything runs."""
+        with tempfile.TemporaryDirectory() as folder:
+            blocked = pathlib.Path(folder) / "file"  # root writes anywhere, but not below a file
+            blocked.write_text("")
+            _, statuses = plugin(XDG_CACHE_HOME=str(blocked), HOME=str(blocked))
+            self.assertEqual(statuses["preshuffle"].state, "on")
+            with environment(XDG_CACHE_HOME=str(blocked), HOME=str(blocked)):
+                case = Case(128, 256)
+                kernel = build_kernel(case)
+                kernel.process_weights_after_loading(case.layer)
+                case.check(self, kernel.apply_weights(case.layer, case.input()))
+
     def test_bad_gate_value(self):
         text, statuses = plugin(RADIANCE_PRESHUFFLE="yes")
         self.assertIn("[radiance] RADIANCE_PRESHUFFLE=yes, needs one of: 0 1; using 1", text)

@@ -146,9 +146,20 @@ class WhoTakesTheLayer(unittest.TestCase):
             self.assertEqual(type(build_kernel(Case(128, 256))).__name__, "RadianceFp8BlockPair", minor)
 
     def test_nothing_to_share_with(self):
+        """Ours alone where it takes every number of rows; else both reasons."""
         refusing = type("Refusing", (StockCuda,), dict(can_implement=classmethod(lambda cls, config: (False, "wants N=7"))))
-        self.assertIn("no kernel of vLLM to share with: Failed to find a kernel", self.reason([refusing]))
-        self.assertIn("Refusing wants N=7", self.reason([refusing]))
+        self.assertEqual(type(self.chosen([refusing])).__name__, "RadianceFp8Block")
+        plugin("cuda", device=DEVICE)
+        kernels("cuda").append(refusing)
+        linear = sys.modules["vllm_radiance.linear"]
+        whole = linear.refusal
+        with unittest.mock.patch.object(linear, "refusal", lambda *a, most=4096, **k: whole(*a, most=most, **k) if most < 4096
+                                        else "m=4096, needs <= 512"):
+            ok, why = kernels("cuda")[0].can_implement(Case(128, 256).config())
+        self.assertFalse(ok)
+        self.assertIn("no kernel of vLLM to share with: Failed to find a kernel", why)
+        self.assertIn("Refusing wants N=7", why)
+        self.assertIn("and alone: m=4096, needs <= 512", why)
 
     def test_stock_kernels_of_another_build(self):
         odd = type("Odd", (StockCuda,), dict(apply_weights=lambda self, layer, x, bias=None: None))

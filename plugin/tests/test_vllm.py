@@ -158,6 +158,27 @@ class Binding(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "radiance::fp8_linear: .*w: shape"):
             op(torch.zeros(1, 100, dtype=torch.bfloat16), packed, scale, 256, 2, False)
 
+    def test_shards_side_by_side(self):
+        """One op, one output: each shard as alone, bit for bit, under torch.compile too."""
+        import torch
+
+        from vllm_radiance import linear, torch_ops
+
+        torch_ops.register()
+        place, sizes, operands = linear.Place("cpu", "cpu"), (576, 192, 192), []
+        for rows in sizes:
+            weight = torch.randn(rows, 576).to(torch.float8_e4m3fn)
+            operands += [linear.pack(place, weight, "panel16"), torch.rand(-(-rows // 128), 5) + 0.5]
+        shards, alone = torch.ops.radiance.fp8_linear_shards, torch.ops.radiance.fp8_linear
+        compiled = torch.compile(lambda x: shards(x, *operands, *sizes, 2, False), fullgraph=True, dynamic=True)
+        for rows in (1, 9, 40):
+            x = torch.randn(rows, 576, dtype=torch.bfloat16)
+            want = torch.cat([alone(x, *operands[2 * i : 2 * i + 2], n, 2, False) for i, n in enumerate(sizes)], -1)
+            self.assertTrue(torch.equal(shards(x, *operands, *sizes, 2, False), want))
+            self.assertTrue(torch.equal(compiled(x), want))
+            two = shards(x, *operands[:4], *operands[:2], 576, 192, 0, 2, False)
+            self.assertTrue(torch.equal(two, want[:, :768]))
+
 
 @unittest.skipUnless(MODEL and os.path.exists(MODEL), "the demo model is not here")
 class Served(unittest.TestCase):

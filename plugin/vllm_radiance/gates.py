@@ -27,12 +27,28 @@ def text(name):
     return os.environ.get(name, _DEFAULTS[name])
 
 
+ANNOUNCED = "RADIANCE_ANNOUNCED"  # set for the child processes: one line a run, not one a process
+
+
+def words_of(name):
+    """The values that a gate takes; () = any text."""
+    return {"": (), "auto": ("0", "1", "auto")}.get(_DEFAULTS[name], ("0", "1"))
+
+
 def choice(name, *words):
     value = text(name)
     if value in words:
         return value
-    say_once(name, f"{name}={value[:40]}, needs one of: {' '.join(words)}; using {_DEFAULTS[name]}")
+    if not os.environ.get(ANNOUNCED):
+        say_once(name, f"{name}={value[:40]}, needs one of: {' '.join(words)}; using {_DEFAULTS[name]}")
     return _DEFAULTS[name]
+
+
+def check_all():
+    """A line for each gate whose value is none of its words, whether this platform asks it or not."""
+    for name, _, _ in GATES:
+        if words_of(name):
+            choice(name, *words_of(name))
 
 
 def flag(name):

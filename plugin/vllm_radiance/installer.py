@@ -8,7 +8,6 @@ from .hook import FAILED, MISSING, OFF, Status
 from .library import RadianceError, library
 from .log import say
 
-ANNOUNCED = "RADIANCE_ANNOUNCED"  # set for the child processes: one line per run, not one per process
 _statuses = None
 
 
@@ -23,6 +22,7 @@ def _vllm_version():
 
 def run_steps():
     """Statuses of all steps, in order."""
+    gates.check_all()
     if not gates.flag("RADIANCE_PLUGIN"):
         return [Status("plugin", "RADIANCE_PLUGIN", OFF, "RADIANCE_PLUGIN=0")]
     try:
@@ -42,9 +42,9 @@ def run_steps():
 
 
 def announce(statuses):
-    if os.environ.get(ANNOUNCED):
+    if os.environ.get(gates.ANNOUNCED):
         return
-    os.environ[ANNOUNCED] = "1"
+    os.environ[gates.ANNOUNCED] = "1"
     try:
         build = f"libradiance {library().version} ({library().build_id})"
     except RadianceError:

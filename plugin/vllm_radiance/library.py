@@ -117,7 +117,8 @@ class Library:
         self.core.rd_policy_find.restype = _c.POINTER(PolicyInfo)
         self.binding.rdt_register.restype = _c.c_char_p
         self.binding.rdt_schema_at.restype = _c.c_char_p
-        self._devices = {}
+        self.core.rd_ctx_free.argtypes = [_c.c_void_p]
+        self._devices, self._host_checked = {}, False
 
     @staticmethod
     def _load(path):
@@ -139,6 +140,14 @@ class Library:
             self.check(self.core.rd_device_open(name.encode(), _c.byref(handle)))
             self._devices[name] = handle
         return self._devices[name]
+
+    def check_host(self):
+        """RadianceError when a context of the host cannot be made (RADIANCE_THREADS or RADIANCE_ISA of a bad value, say)."""
+        if not self._host_checked:
+            handle = _c.c_void_p()
+            self.check(self.core.rd_ctx_create(None, _c.byref(handle)))
+            self.core.rd_ctx_free(handle)
+            self._host_checked = True
 
     def has_op(self, op):
         return bool(self.core.rd_op_find(op.encode()))

@@ -38,9 +38,7 @@ def refusal(place, n, k, x_dtype, scale_dtype="fp32", layout="row", most=4096):
     a_dtype = "fp8_e4m3" if place.quantise else dtype_name(x_dtype)
     for m in (1, most):
         question = dict(m=m, n=n, k=k, a_dtype=a_dtype, w_scale_dtype=scale_dtype, c_dtype=dtype_name(x_dtype),
-                        layout=layout, bias=0)
-        if not place.quantise:
-            question["order"] = "any"
+                        layout=layout, bias=0, order="any")
         try:
             answers = library().explain(place.device, place.op, **question)
         except RadianceError as error:
@@ -146,19 +144,26 @@ def make_kernel(base, adapter, place, platform, on_first_layer):
         apply_input_quant = False  # the op quantises, where its kernel wants that
 
         def __new__(cls, config, *arguments, **named):
+            stock, rows = cls.shared_with(config)
+            if stock is None:
+                return super().__new__(cls)
+            return pair.make_pair(stock, rows, scale_of, on_first_layer)(config, *arguments, **named)
+
+        @classmethod
+        def shared_with(cls, config):
+            """(vLLM's class that the layer is shared with, rows of our calls), or (None, None): all ours."""
             n, k = config.weight_shape
             rows = pair.rows_of(place, n, k)
             if rows is None:
-                return super().__new__(cls)
-            stock, why = pair.choose(adapter, cls, platform, base, config)
-            if why:
-                raise RadianceError(why)
-            return pair.make_pair(stock, rows, scale_of, on_first_layer)(config, *arguments, **named)
+                return None, None
+            stock = pair.choose(adapter, cls, platform, base, config, refusal(place, n, k, config.input_dtype))
+            return (stock, rows) if stock else (None, None)
 
         @classmethod
         def is_supported(cls, compute_capability=None):
             try:
                 library().device(place.device)
+                library().check_host()  # weights are packed there, on every platform
             except RadianceError as error:
                 return False, str(error)
             return True, None
@@ -166,10 +171,13 @@ def make_kernel(base, adapter, place, platform, on_first_layer):
         @classmethod
         def can_implement(cls, config):
             n, k = config.weight_shape
-            rows, why = pair.rows_of(place, n, k), config_refusal(config)
-            why = why or refusal(place, n, k, config.input_dtype, most=rows or 4096)
-            if why is None and rows is not None:
-                _, why = pair.choose(adapter, cls, platform, base, config)
+            try:
+                why = config_refusal(config)
+                why = why or refusal(place, n, k, config.input_dtype, most=pair.rows_of(place, n, k) or 4096)
+                if why is None:
+                    cls.shared_with(config)
+            except RadianceError as error:
+                why = str(error)
             return why is None, why
 
         def __init__(self, config, *arguments, **named):

@@ -8,7 +8,7 @@ import copy
 import torch
 
 from . import torch_ops
-from .library import library
+from .library import RadianceError, library
 from .log import say_once
 
 NAME = "radiance::fp8_linear_shared"
@@ -83,18 +83,23 @@ def rows_of(place, n, k):
     return None if rows == "all" else int(rows)
 
 
-def choose(adapter, ours, platform, base, config):
-    """(the stock class to share a layer with, None), or (None, why there is none)."""
+def choose(adapter, ours, platform, base, config, alone):
+    """The stock class to share a layer with, or None where ours runs `alone` for want of one; RadianceError with the reason when
+    the layer is not ours at all. alone: why ours does not take every number of rows, None when it does."""
     from vllm import envs
 
     if getattr(envs, "VLLM_BATCH_INVARIANT", False):
-        return None, "VLLM_BATCH_INVARIANT=1: sharing a layer would let its number of rows pick the order of sums"
+        raise RadianceError("VLLM_BATCH_INVARIANT=1: sharing a layer would let its number of rows pick the order of sums")
     try:
         stock = adapter.next_kernel(ours, platform, config)
+        why = unfit_stock(stock, base)
+        if why:
+            raise RadianceError(why)  # there is a kernel of vLLM's for the layer, and it is the faster one for many rows
+        return stock
     except (ValueError, AttributeError) as error:
-        return None, f"no kernel of vLLM to share with: {error}"
-    why = unfit_stock(stock, base)
-    return (None, why) if why else (stock, None)
+        if alone:
+            raise RadianceError(f"no kernel of vLLM to share with: {error}; and alone: {alone}") from None
+        return None
 
 
 def as_called(kernel):

@@ -24,8 +24,8 @@ typedef struct rdi_tensor_map {
     uint32_t arg_offset;
     const void *base;
     uint32_t elem_bytes, rank;
-    uint64_t dim[3], stride_bytes[3];
-    uint32_t box[3], swizzle_bytes;
+    uint64_t dim[4], stride_bytes[4];
+    uint32_t box[4], swizzle_bytes;
 } rdi_tensor_map;
 
 typedef struct rdi_launch {

@@ -319,7 +319,9 @@ int cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *base, const
                            const uint64_t *strides, const uint32_t *box, const uint32_t *steps,
                            int interleave, int swizzle, int promotion, int fill) {
     ENTER_CONTEXT;
-    if ((uintptr_t)map % 64 || strides[0] % 16 || (uintptr_t)base % 16 || rank != 2) return 1;
+    if ((uintptr_t)map % 64 || (uintptr_t)base % 16 || rank < 2 || rank > 5) return 1;
+    for (unsigned i = 0; i + 1 < rank; i++)
+        if (strides[i] % 16 || !dims[i + 1] || !box[i] || box[i] > 256) return 1;
     memset(map, 0, 128);
     memcpy(map, &base, sizeof base);
     memcpy((char *)map + 8, box, 8);

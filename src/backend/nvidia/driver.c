@@ -238,7 +238,7 @@ static rd_status event_elapsed(rdi_card *card, void *start, void *stop, double *
 
 // ---- code -------------------------------------------------------------------------------------------------------
 static rd_status module_load(rdi_card *card, const void *image, size_t bytes, void **out) {
-    (void)bytes; // the image is an ELF file: the driver reads its length there
+    (void)bytes; // the image is a fat binary: the driver reads its length there
     CUDA_CALL(card, cuModuleLoadData, out, image);
     return RD_OK;
 }
@@ -267,7 +267,7 @@ static rd_status module_kernel(rdi_card *card, void *module, const char *symbol,
 }
 
 static int encode_map(const cuda_library *cuda, const rdi_tensor_map *map, void *to) {
-    static const uint32_t steps[3] = {1, 1, 1};
+    static const uint32_t steps[4] = {1, 1, 1, 1};
     int type = map->elem_bytes == 1 ? 0 : map->elem_bytes == 2 ? 1 : 2; // unsigned integers of 8, 16, 32 bits
     int swizzle = map->swizzle_bytes == 32    ? 1
                   : map->swizzle_bytes == 64  ? 2

@@ -1,54 +1,99 @@
 // SPDX-License-Identifier: Apache-2.0
-// By-value arguments of the sm_90a attention kernels, and where the keys of a row are cut. Strides in elements.
+// By-value arguments of the sm_90a decode kernels, where the keys of a row are cut, and how a block's shared memory is laid out.
+// Strides in elements.
 #ifndef RDI_ATTN_SM90A_ARGS_H
 #define RDI_ATTN_SM90A_ARGS_H
 
 #include "kernels/common/sm90a_types.h"
 
 enum {
-    RDK_ATTN_STEP_KEYS = 16,
-    RDK_ATTN_TILE_ROWS = 16,
-    RDK_ATTN_TEAMS = 2,
-    RDK_ATTN_MERGE_GROUPS = 8,
-    RDK_ATTN_STAGES = 3
+    RDK_ATTN_STEP_KEYS = 64,     // one wgmma's rows of keys
+    RDK_ATTN_BOX_BYTES = 128,    // of a key that one copy takes: the swizzle's row
+    RDK_ATTN_TEAM_THREADS = 128, // a warpgroup with a ring and queries of its own
+    RDK_ATTN_MAX_SLOTS = 12,
+    RDK_ATTN_RECORDS = 4,            // chunks that a loading warp announces ahead
+    RDK_ATTN_PREFETCH_BYTES = 65536, // that a loading warp asks for before the kernels ahead are complete
+    RDK_ATTN_HEADROOM = 8,           // weights reach 2 to this: exact in 16 bits
+    RDK_ATTN_MERGE_GROUPS = 16,
+    RDK_ATTN_MERGE_LANES = 16,         // of four dims
+    RDK_ATTN_BLOCK_BYTES = 221 * 1024, // shared memory of a block: one of the merge fits beside it
 };
 
-// Chunks are cut at absolute positions alone: 256 keys up to 32768, so that one sequence of that length with four KV heads fills
-// 132 multiprocessors evenly; then 1024 up to 65536 and 2048 beyond, since each chunk of each row costs a partial result.
+// Chunks are cut at absolute positions alone, so that a row's bits follow from positions. Short ones first, since a short
+// context must still fill the card; longer ones later, since each chunk of each row costs a partial result.
 RDK_HOST_DEVICE int32_t rdk_attn_chunk_begin(int32_t chunk) {
-    return chunk <= 128   ? chunk * 256
-           : chunk <= 160 ? 32768 + (chunk - 128) * 1024
-                          : 65536 + (chunk - 160) * 2048;
+    return chunk <= 32    ? chunk * 256
+           : chunk <= 80  ? 8192 + (chunk - 32) * 512
+           : chunk <= 176 ? 32768 + (chunk - 80) * 1024
+                          : 131072 + (chunk - 176) * 2048;
 }
 RDK_HOST_DEVICE int32_t rdk_attn_chunk_count(int32_t keys) {
-    return keys <= 32768   ? (keys + 255) / 256
-           : keys <= 65536 ? 128 + (keys - 32768 + 1023) / 1024
-                           : 160 + (keys - 65536 + 2047) / 2048;
+    return keys <= 8192     ? (keys + 255) / 256
+           : keys <= 32768  ? 32 + (keys - 8192 + 511) / 512
+           : keys <= 131072 ? 80 + (keys - 32768 + 1023) / 1024
+                            : 176 + (keys - 131072 + 2047) / 2048;
 }
 
-// Shared memory of the decode kernels: a ring of stages for each team (later the meeting place of their sums), the queries, and a
-// factor a row. head size rounded up to 64, 128, 256 or 512.
-RDK_HOST_DEVICE int rdk_attn_stage_bytes(int dims, int fp8) {
-    return 2 * RDK_ATTN_STEP_KEYS * dims * (fp8 ? 1 : 2);
+// The first key of the chunks of one size (0: 256 keys, ... 3: 2048).
+enum { RDK_ATTN_SIZES = 4 };
+RDK_HOST_DEVICE int32_t rdk_attn_size_begin(int32_t size) {
+    return size == 0 ? 0 : size == 1 ? 8192 : size == 2 ? 32768 : size == 3 ? 131072 : 0x7fffffc0;
 }
-RDK_HOST_DEVICE int
-rdk_attn_query_bytes(int dims, int tiles) { // rows are padded by one 16-byte piece, against bank conflicts
-    return tiles * RDK_ATTN_TILE_ROWS * (dims * 2 + 16);
+
+// Teams of a block, which fill each other's gaps: as many as the registers of their rows leave room for. The registers of a
+// multiprocessor are cut for so many threads at launch; then the loading warps give up what they do not need, and each thread of a
+// team takes rdk_attn_registers. Kernels of 8 rows leave room for blocks of the merge, which wait there for the end.
+RDK_HOST_DEVICE int rdk_attn_most_teams(int dims, int rows) {
+    return dims <= 256 && dims * rows <= 256 * 24 ? 3 : 2;
 }
-RDK_HOST_DEVICE int rdk_attn_ring_bytes(int dims, int tiles, int fp8) {
-    int ring = RDK_ATTN_TEAMS * RDK_ATTN_STAGES * rdk_attn_stage_bytes(dims, fp8);
-    int meeting = tiles * RDK_ATTN_TILE_ROWS * (dims + 2) * 4;
-    return ring > meeting ? ring : meeting;
+RDK_HOST_DEVICE int rdk_attn_register_threads(int dims, int rows) {
+    return rdk_attn_most_teams(dims, rows) == 2 ? 384 : rows == 8 ? 640 : 512;
 }
-RDK_HOST_DEVICE int rdk_attn_decode_shared_bytes(int dims, int tiles, int fp8) {
-    return rdk_attn_ring_bytes(dims, tiles, fp8) + rdk_attn_query_bytes(dims, tiles) +
-           tiles * RDK_ATTN_TILE_ROWS * 4;
+RDK_HOST_DEVICE int rdk_attn_registers(int dims, int rows) {
+    return rdk_attn_most_teams(dims, rows) == 2 ? 216 : rows == 8 ? 104 : 144;
 }
+
+// Shared memory of a block, for each team: a ring of slots, each 64 keys (or values) of one head in columns of 128 bytes; then
+// queries and weights (16 bits); then some words a row, the chunks announced, and barriers. dims: head size rounded up to 64,
+// 128, 256 or 512; rows: of a team.
+RDK_HOST_DEVICE int rdk_attn_slot_bytes(int dims, int fp8) {
+    int columns = dims * (fp8 ? 1 : 2) / RDK_ATTN_BOX_BYTES;
+    return (columns ? columns : 1) * RDK_ATTN_STEP_KEYS * RDK_ATTN_BOX_BYTES;
+}
+enum {
+    RDK_ATTN_ROW_WORDS = 20,                      // factor, position, and words of the four warps
+    RDK_ATTN_SUM_BYTES = 16 * 8,                  // a row: partial sums of weights, one a lane
+    RDK_ATTN_RECORD_BYTES = RDK_ATTN_RECORDS * 64 // with their barriers
+};
+RDK_HOST_DEVICE int rdk_attn_operand_bytes(int dims, int rows) {
+    return rows * ((dims + RDK_ATTN_STEP_KEYS) * 2 + RDK_ATTN_SUM_BYTES);
+}
+RDK_HOST_DEVICE int rdk_attn_team_bytes(int dims, int fp8, int rows, int slots) {
+    return slots * (rdk_attn_slot_bytes(dims, fp8) + 16) + rdk_attn_operand_bytes(dims, rows) +
+           rows * RDK_ATTN_ROW_WORDS * 4 + RDK_ATTN_RECORD_BYTES;
+}
+RDK_HOST_DEVICE int rdk_attn_slots(int dims, int fp8, int rows, int teams) {
+    int room = RDK_ATTN_BLOCK_BYTES / teams - rdk_attn_team_bytes(dims, fp8, rows, 0);
+    int slots = room / (rdk_attn_slot_bytes(dims, fp8) + 16);
+    return slots < RDK_ATTN_MAX_SLOTS ? slots : RDK_ATTN_MAX_SLOTS;
+}
+
+// Where copies of 16 bytes do not reach the rows of the cache, one warp moves single bytes.
+typedef struct rdk_attn_cache_view {
+    RDK_PTR(const unsigned char) k;
+    RDK_PTR(const unsigned char) v;
+    int64_t k_stride_block, k_stride_token, k_stride_head, v_stride_block, v_stride_token,
+        v_stride_head; // bytes
+    int64_t blocks;
+} rdk_attn_cache_view;
 
 typedef struct rdk_attn_sm90a_args {
+    RDK_ALIGN64 union {
+        unsigned char maps[2]
+                          [128];  // K, V: [block, token, head, dim], a box is 128 bytes of box_tokens tokens
+        rdk_attn_cache_view view; // !use_maps
+    } cache;
     RDK_PTR(const void) q;
-    RDK_PTR(const unsigned char) k_cache;
-    RDK_PTR(const unsigned char) v_cache;
     RDK_PTR(const float) k_scale; // NULL = 1
     RDK_PTR(const float) v_scale;
     RDK_PTR(const int32_t) block_table;
@@ -56,13 +101,16 @@ typedef struct rdk_attn_sm90a_args {
     RDK_PTR(const int32_t) q_starts;
     RDK_PTR(const float) sinks; // NULL = none
     RDK_PTR(void) out;
-    RDK_PTR(float) sums; // decode: [seqs, kv_heads, chunks, rows, head_dim], not divided by their weight
-    RDK_PTR(float) tops; // decode: [seqs, kv_heads, chunks, rows, 2]: largest logit (base 2), weight
-    int64_t q_stride_token, q_stride_head, k_stride_block, k_stride_token, k_stride_head, v_stride_block,
-        v_stride_token, v_stride_head, block_table_stride, out_stride_token, out_stride_head, blocks;
-    int32_t tokens, q_heads, kv_heads, group, head_dim, block_tokens, max_blocks, chunks, max_rows,
-        row_blocks;
-    int32_t q_type, out_type, aligned, window;
+    RDK_PTR(float) sums; // [seqs, kv_heads, chunks, rows, head_dim], not divided by their weight
+    RDK_PTR(float) tops; // [seqs, kv_heads, chunks, rows, 2]: largest logit (base 2), weight
+    int64_t q_stride_token, q_stride_head, block_table_stride, out_stride_token, out_stride_head;
+    int32_t seqs, kv_heads, group, head_dim, block_tokens, max_blocks, chunks, max_rows;
+    int32_t row_blocks; // of a team's rows, that max_rows takes
+    int32_t teams, slots, slot_bytes, prefetch_steps;
+    int32_t row_bytes, column_shift, box_dims,
+        box_tokens; // of a key: bytes, boxes (a power of two); of a box: dims, keys
+    int32_t q_type, q_vector, out_type, use_maps,
+        window; // q_vector: rows of queries begin at multiples of 16 bytes
     float scale, softcap;
 } rdk_attn_sm90a_args;
 

@@ -5,20 +5,34 @@
 #include "kernels/rows.h"
 
 typedef struct decode_shape {
-    int32_t group, max_rows, tiles, row_blocks, chunks, dims;
+    int32_t group, max_rows, chunks;
+    int32_t dims, rows, row_blocks, teams, slots, fp8; // dims, rows: of the kernel
 } decode_shape;
+
+// Rows of queries by the blocks that a team takes: the smallest kernel of the head size that holds them, else several blocks.
+static void cut_rows(decode_shape *s) {
+    static const int32_t rows_of[4][3] = {
+        {24, 24, 24}, {8, 24, 40}, {8, 24, 56}, {24, 24, 24}}; // compiled in
+    const int32_t *sizes = rows_of[s->dims == 64 ? 0 : s->dims == 128 ? 1 : s->dims == 256 ? 2 : 3];
+    s->row_blocks = (int32_t)rdi_ceil_div(s->max_rows, sizes[2]);
+    int32_t rows = (int32_t)rdi_ceil_div(s->max_rows, s->row_blocks);
+    s->rows = rows <= sizes[0] ? sizes[0] : rows <= sizes[1] ? sizes[1] : sizes[2];
+}
 
 static decode_shape shape_of(const rdi_attn_args *a) {
     int64_t bound = a->max_blocks * a->block_tokens;
     if (a->max_kv_len > 0 && a->max_kv_len < bound) bound = a->max_kv_len;
     decode_shape s = {.group = (int32_t)(a->q_heads / a->kv_heads),
-                      .chunks = rdk_attn_chunk_count((int32_t)bound)};
+                      .chunks = rdk_attn_chunk_count((int32_t)bound),
+                      .fp8 = a->kv_dtype == RD_DTYPE_E4M3};
     s.max_rows = (int32_t)a->max_q_len * s.group;
     s.dims = a->head_dim <= 64 ? 64 : a->head_dim <= 128 ? 128 : a->head_dim <= 256 ? 256 : 512;
-    int32_t tiles = (int32_t)rdi_ceil_div(s.max_rows, RDK_ATTN_TILE_ROWS), most = s.dims == 512 ? 2 : 4;
-    s.tiles = tiles <= 1 ? 1 : tiles <= 2 ? 2 : most;
-    s.row_blocks = (int32_t)rdi_ceil_div(tiles, s.tiles);
     if (s.chunks < 1) s.chunks = 1;
+    cut_rows(&s);
+    // As many teams as rings deep enough to keep the memory busy fit beside each other.
+    s.teams = rdk_attn_most_teams(s.dims, s.rows);
+    while (s.teams > 1 && rdk_attn_slots(s.dims, s.fp8, s.rows, s.teams) < 3) s.teams--;
+    s.slots = rdk_attn_slots(s.dims, s.fp8, s.rows, s.teams);
     return s;
 }
 
@@ -33,21 +47,20 @@ size_t rdi_attn_decode_sm90a_ws(const void *args, int32_t units) {
     return (size_t)partial_count(a, &s) * (size_t)(a->head_dim + 2) * sizeof(float);
 }
 
-static const char *decode_kernel(bool fp8, int32_t dims, int32_t tiles) {
+static const char *decode_kernel(const decode_shape *s) {
 #define NAME(text_) "rdk_attn_decode_sm90a_" text_
-    static const char *const names[2][4][3] = {
-        {{NAME("bf16_d64_r16"), NAME("bf16_d64_r32"), NAME("bf16_d64_r64")},
-         {NAME("bf16_d128_r16"), NAME("bf16_d128_r32"), NAME("bf16_d128_r64")},
-         {NAME("bf16_d256_r16"), NAME("bf16_d256_r32"), NAME("bf16_d256_r64")},
-         {NAME("bf16_d512_r16"), NAME("bf16_d512_r32"), NULL}},
-        {{NAME("fp8_d64_r16"), NAME("fp8_d64_r32"), NAME("fp8_d64_r64")},
-         {NAME("fp8_d128_r16"), NAME("fp8_d128_r32"), NAME("fp8_d128_r64")},
-         {NAME("fp8_d256_r16"), NAME("fp8_d256_r32"), NAME("fp8_d256_r64")},
-         {NAME("fp8_d512_r16"), NAME("fp8_d512_r32"), NULL}},
+    static const char *const names[2][4][4] = {
+        {{NULL, NAME("bf16_d64_r24")},
+         {NAME("bf16_d128_r8"), NAME("bf16_d128_r24"), NAME("bf16_d128_r40")},
+         {NAME("bf16_d256_r8"), NAME("bf16_d256_r24"), NULL, NAME("bf16_d256_r56")},
+         {NULL, NAME("bf16_d512_r24")}},
+        {{NULL, NAME("fp8_d64_r24")},
+         {NAME("fp8_d128_r8"), NAME("fp8_d128_r24"), NAME("fp8_d128_r40")},
+         {NAME("fp8_d256_r8"), NAME("fp8_d256_r24"), NULL, NAME("fp8_d256_r56")},
+         {NULL, NAME("fp8_d512_r24")}},
     };
 #undef NAME
-    int32_t size = dims == 64 ? 0 : dims == 128 ? 1 : dims == 256 ? 2 : 3;
-    return names[fp8][size][tiles == 1 ? 0 : tiles == 2 ? 1 : 2];
+    return names[s->fp8][s->dims == 64 ? 0 : s->dims == 128 ? 1 : s->dims == 256 ? 2 : 3][s->rows / 16];
 }
 
 static bool pieces_aligned(const void *data, int64_t block, int64_t token, int64_t head, int64_t elem) {
@@ -55,12 +68,10 @@ static bool pieces_aligned(const void *data, int64_t block, int64_t token, int64
            head * elem % 16 == 0;
 }
 
-static rdk_attn_sm90a_args kernel_args(const rdi_attn_args *a) {
-    int64_t elem = (int64_t)rd_dtype_bytes(a->kv_dtype);
+static rdk_attn_sm90a_args kernel_args(const rdi_attn_args *a, const decode_shape *s) {
+    int64_t elem = (int64_t)rd_dtype_bytes(a->kv_dtype), columns = s->dims * elem / RDK_ATTN_BOX_BYTES;
     return (rdk_attn_sm90a_args){
         .q = RDK_ADDR(a->q),
-        .k_cache = RDK_ADDR(a->k_cache),
-        .v_cache = RDK_ADDR(a->v_cache),
         .k_scale = RDK_ADDR(a->k_scale),
         .v_scale = RDK_ADDR(a->v_scale),
         .block_table = RDK_ADDR(a->block_table),
@@ -70,55 +81,92 @@ static rdk_attn_sm90a_args kernel_args(const rdi_attn_args *a) {
         .out = RDK_ADDR(a->out),
         .q_stride_token = a->q_stride_token,
         .q_stride_head = a->q_stride_head,
-        .k_stride_block = a->k_stride_block,
-        .k_stride_token = a->k_stride_token,
-        .k_stride_head = a->k_stride_head,
-        .v_stride_block = a->v_stride_block,
-        .v_stride_token = a->v_stride_token,
-        .v_stride_head = a->v_stride_head,
         .block_table_stride = a->block_table_stride,
         .out_stride_token = a->out_stride_token,
         .out_stride_head = a->out_stride_head,
-        .blocks = a->blocks,
-        .tokens = (int32_t)a->tokens,
-        .q_heads = (int32_t)a->q_heads,
+        .seqs = (int32_t)a->seqs,
         .kv_heads = (int32_t)a->kv_heads,
+        .group = s->group,
         .head_dim = (int32_t)a->head_dim,
         .block_tokens = (int32_t)a->block_tokens,
         .max_blocks = (int32_t)a->max_blocks,
+        .chunks = s->chunks,
+        .max_rows = s->max_rows,
+        .row_blocks = s->row_blocks,
+        .teams = s->teams,
+        .slots = s->slots,
+        .slot_bytes = rdk_attn_slot_bytes(s->dims, s->fp8),
+        .row_bytes = (int32_t)(a->head_dim * elem),
+        .column_shift = columns >= 8   ? 3
+                        : columns >= 4 ? 2
+                        : columns >= 2 ? 1
+                                       : 0,
+        .box_dims = (int32_t)(RDK_ATTN_BOX_BYTES / elem),
+        .box_tokens = a->block_tokens % 64 == 0   ? 64
+                      : a->block_tokens % 32 == 0 ? 32
+                                                  : 16,
+        .prefetch_steps = RDK_ATTN_PREFETCH_BYTES / (2 * rdk_attn_slot_bytes(s->dims, s->fp8)),
         .q_type = rdk_type_code(a->q_dtype),
+        .q_vector =
+            pieces_aligned(a->q, 0, a->q_stride_token, a->q_stride_head, (int64_t)rd_dtype_bytes(a->q_dtype)),
         .out_type = rdk_type_code(a->out_dtype),
-        .aligned = pieces_aligned(a->k_cache, a->k_stride_block, a->k_stride_token, a->k_stride_head, elem) &&
-                   pieces_aligned(a->v_cache, a->v_stride_block, a->v_stride_token, a->v_stride_head, elem),
         .window = a->window,
         .scale = a->scale,
         .softcap = a->softcap,
     };
 }
 
+// The cache: tensor copies where every row begins at a multiple of 16 bytes, else addresses for single bytes.
+static void describe_cache(const rdi_attn_args *a, rdk_attn_sm90a_args *kernel, rdi_launch *out) {
+    int64_t elem = (int64_t)rd_dtype_bytes(a->kv_dtype);
+    const void *data[2] = {a->k_cache, a->v_cache};
+    int64_t block[2] = {a->k_stride_block, a->v_stride_block},
+            token[2] = {a->k_stride_token, a->v_stride_token}, head[2] = {a->k_stride_head, a->v_stride_head};
+    kernel->use_maps = pieces_aligned(data[0], block[0], token[0], head[0], elem) &&
+                       pieces_aligned(data[1], block[1], token[1], head[1], elem);
+    if (!kernel->use_maps) {
+        kernel->cache.view = (rdk_attn_cache_view){RDK_ADDR(data[0]), RDK_ADDR(data[1]), block[0] * elem,
+                                                   token[0] * elem,   head[0] * elem,    block[1] * elem,
+                                                   token[1] * elem,   head[1] * elem,    a->blocks};
+        return;
+    }
+    out->map_count = 2;
+    for (int i = 0; i < 2; i++)
+        out->map[i] = (rdi_tensor_map){
+            .arg_offset =
+                (uint32_t)(offsetof(rdk_attn_sm90a_args, cache) + (size_t)i * sizeof kernel->cache.maps[0]),
+            .base = data[i],
+            .elem_bytes = (uint32_t)elem,
+            .rank = 4,
+            .dim = {(uint64_t)a->head_dim, (uint64_t)a->kv_heads, (uint64_t)a->block_tokens,
+                    (uint64_t)a->blocks},
+            .stride_bytes = {(uint64_t)elem, (uint64_t)(head[i] * elem), (uint64_t)(token[i] * elem),
+                             (uint64_t)(block[i] * elem)},
+            .box = {(uint32_t)(RDK_ATTN_BOX_BYTES / elem), 1, (uint32_t)kernel->box_tokens, 1},
+            .swizzle_bytes = 128,
+        };
+}
+
 int32_t rdi_attn_decode_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
                                        rdi_launch *out) {
     const rdi_attn_args *a = args;
     decode_shape s = shape_of(a);
-    bool fp8 = a->kv_dtype == RD_DTYPE_E4M3;
-    rdk_attn_sm90a_args kernel = kernel_args(a);
-    (void)device;
-    kernel.group = s.group;
-    kernel.chunks = s.chunks;
-    kernel.max_rows = s.max_rows;
-    kernel.row_blocks = s.row_blocks;
+    rdk_attn_sm90a_args kernel = kernel_args(a, &s);
     kernel.sums = RDK_ADDR(ws);
     kernel.tops = kernel.sums + (uint64_t)partial_count(a, &s) * (uint64_t)a->head_dim * sizeof(float);
-    uint32_t warps = (uint32_t)(s.tiles * (s.dims > 256 ? 2 : 1) * RDK_ATTN_TEAMS);
-    rdi_launch_fill(
-        &out[0], decode_kernel(fp8, s.dims, s.tiles),
-        (const uint32_t[3]){(uint32_t)s.chunks, (uint32_t)(a->kv_heads * s.row_blocks), (uint32_t)a->seqs},
-        warps * 32, &kernel, sizeof kernel);
-    out[0].shared_bytes = (uint32_t)rdk_attn_decode_shared_bytes(s.dims, s.tiles, fp8);
+    out[0].map_count = 0;
+    describe_cache(a, &kernel, &out[0]);
+    uint32_t maps = out[0].map_count;
+    rdi_launch_fill(&out[0], decode_kernel(&s), (const uint32_t[3]){(uint32_t)device->compute_units, 1, 1},
+                    (uint32_t)(s.teams + 1) * RDK_ATTN_TEAM_THREADS, &kernel, sizeof kernel);
+    out[0].map_count = maps;
+    out[0].shared_bytes = (uint32_t)(s.teams * rdk_attn_team_bytes(s.dims, s.fp8, s.rows, s.slots));
     out[0].dependent = true;
-    rdi_launch_fill(&out[1], "rdk_attn_decode_sm90a_merge",
-                    (const uint32_t[3]){(uint32_t)a->q_heads, (uint32_t)a->max_q_len, (uint32_t)a->seqs},
-                    RDK_ATTN_MERGE_GROUPS * (uint32_t)s.dims / 4, &kernel, sizeof kernel);
+    uint32_t slices = (uint32_t)rdi_ceil_div(a->head_dim, RDK_ATTN_MERGE_LANES * 4);
+    rdi_launch_fill(
+        &out[1], "rdk_attn_decode_sm90a_merge",
+        (const uint32_t[3]){(uint32_t)a->q_heads * slices, (uint32_t)a->max_q_len, (uint32_t)a->seqs},
+        RDK_ATTN_MERGE_GROUPS * RDK_ATTN_MERGE_LANES, &kernel, sizeof kernel);
     out[1].dependent = true;
     return 2;
 }
