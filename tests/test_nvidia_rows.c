@@ -243,24 +243,42 @@ static void test_norms(void **state) {
     assert_int_equal(out[0].grid[0], 67); // two rows a block, the last one alone
 }
 
-// A warp a head; with many tokens four of them a warp.
+// A warp a head; with many tokens four heads of a token a warp.
 static void test_heads(void **state) {
     (void)state;
     rdi_launch out[RDI_MAX_LAUNCHES];
     rdi_rope_kv_write_args a = {
-        .rope = {.tokens = 3, .q_heads = 40, .k_heads = 8, .head_dim = 128, .rotary_dim = 128},
+        .rope = {.tokens = 3,
+                 .q_heads = 42,
+                 .k_heads = 8,
+                 .head_dim = 128,
+                 .rotary_dim = 128,
+                 .q_stride_head = 128,
+                 .k_stride_head = 128,
+                 .q_dtype = RD_DTYPE_BF16,
+                 .k_dtype = RD_DTYPE_BF16},
         .kv = {.tokens = 3, .kv_heads = 8, .head_dim = 128, .block_tokens = 16, .blocks = 100}};
     assert_int_equal(rdi_rope_kv_write_sm90a_geometry(&a, NULL, &h200, out), 1);
-    assert_string_equal(out[0].kernel, "rdk_rope_kv_write_sm90a_d128");
-    assert_int_equal(out[0].grid[0], 42); // 3 * 56 warps, four a block
+    assert_string_equal(out[0].kernel, "rdk_rope_kv_write_sm90a_bf16_d128");
+    assert_int_equal(out[0].grid[0], 44); // 3 * 58 warps, four a block
     a.rope.tokens = a.kv.tokens = 4001;
     assert_int_equal(rdi_rope_kv_write_sm90a_geometry(&a, NULL, &h200, out), 1);
-    assert_string_equal(out[0].kernel, "rdk_rope_kv_write_sm90a_d128_many");
-    assert_int_equal(out[0].grid[0], 1001 * 56 / 4);
+    assert_string_equal(out[0].kernel, "rdk_rope_kv_write_sm90a_bf16_d128_many");
+    assert_int_equal(out[0].grid[0],
+                     (4001 * (11 + 2 + 2) + 3) / 4); // the eleventh warp of a token's q has two heads
+    a.rope.k_dtype = RD_DTYPE_F16; // two types, odd halves or odd strides: element by element
+    assert_int_equal(rdi_rope_kv_write_sm90a_geometry(&a, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_rope_kv_write_sm90a_any");
+    a.rope.k_dtype = RD_DTYPE_BF16, a.rope.rotary_dim = 90;
+    assert_int_equal(rdi_rope_kv_write_sm90a_geometry(&a, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_rope_kv_write_sm90a_any");
+    a.rope.rotary_dim = 64, a.rope.q_stride_token = 5377;
+    assert_int_equal(rdi_rope_kv_write_sm90a_geometry(&a, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_rope_kv_write_sm90a_any");
     a.rope.head_dim = 257;
     assert_int_equal(rdi_rope_sm90a_geometry(&a.rope, NULL, &h200, out), 1);
     assert_string_equal(out[0].kernel, "rdk_rope_sm90a_d512");
-    assert_int_equal(out[0].grid[0], 4001 * 48 / 4);
+    assert_int_equal(out[0].grid[0], (4001 * 50 + 3) / 4);
 }
 
 // Slices of 8192 logits by rows in both launches; a row's words stand 16-byte aligned behind each other.

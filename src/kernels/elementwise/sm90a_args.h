@@ -7,7 +7,7 @@
 
 enum {
     RDK_ROW_THREADS = 128,
-    RDK_ROPE_TOKENS = 4, // of one head, by a warp, where there are many
+    RDK_ROPE_HEADS = 4, // of one token, by a warp, where there are many
     RDK_SAMPLE_THREADS = 1024,
     RDK_SAMPLE_SPLIT_ELEMS = 8192,
     RDK_SAMPLE_BINS = 2048

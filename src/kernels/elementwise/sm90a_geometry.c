@@ -93,32 +93,22 @@ static rdk_rope_sm90a_args rope_args(const rdi_rope_args *a) {
     };
 }
 
-// Kernels by size of a head, and with several tokens a warp where that still leaves every multiprocessor enough warps.
-typedef struct head_kernels {
-    const char *few[3], *many[2];
-} head_kernels;
-
-static int32_t head_launch(const head_kernels *kernels, int64_t tokens, int64_t heads, int64_t head_dim,
-                           const rd_device_info *device, const void *args, size_t args_bytes,
+static int32_t head_launch(const char *kernel, int64_t warps, const void *args, size_t args_bytes,
                            rdi_launch *out) {
-    int32_t size = head_dim <= 128 ? 0 : head_dim <= 256 ? 1 : 2;
-    bool many = size < 2 && tokens * heads >= (int64_t)device->compute_units * 32 * RDK_ROPE_TOKENS;
-    int64_t warps = rdi_ceil_div(tokens, many ? RDK_ROPE_TOKENS : 1) * heads;
-    return one_launch(out, many ? kernels->many[size] : kernels->few[size],
-                      rdi_ceil_div(warps, RDK_ROW_THREADS / 32), 1, RDK_ROW_THREADS, args, args_bytes);
+    return one_launch(out, kernel, rdi_ceil_div(warps, RDK_ROW_THREADS / 32), 1, RDK_ROW_THREADS, args,
+                      args_bytes);
 }
 
 int32_t rdi_rope_sm90a_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
-    static const head_kernels kernels = {
-        {"rdk_rope_sm90a_d128", "rdk_rope_sm90a_d256", "rdk_rope_sm90a_d512"},
-        {"rdk_rope_sm90a_d128_many", "rdk_rope_sm90a_d256_many"},
-    };
+    static const char *const names[] = {"rdk_rope_sm90a_d128", "rdk_rope_sm90a_d256", "rdk_rope_sm90a_d512"};
     const rdi_rope_args *a = args;
-    (void)ws;
+    (void)ws, (void)device;
     if (a->q_norm && !rdi_launch_takes_type("rope", "q_norm", a->norm_dtype)) return 0;
     const rdk_rope_sm90a_args kernel = rope_args(a);
-    return head_launch(&kernels, a->tokens, a->q_heads + a->k_heads, a->head_dim, device, &kernel,
-                       sizeof kernel, out);
+    return head_launch(names[a->head_dim <= 128   ? 0
+                             : a->head_dim <= 256 ? 1
+                                                  : 2],
+                       a->tokens * (a->q_heads + a->k_heads), &kernel, sizeof kernel, out);
 }
 
 static rdk_kv_write_sm90a_args kv_write_args(const rdi_kv_write_args *a) {
@@ -162,18 +152,41 @@ int32_t rdi_kv_write_sm90a_geometry(const void *args, void *ws, const rd_device_
                       RDK_ROW_THREADS, &kernel, sizeof kernel);
 }
 
+// Rows of words: 16-bit elements, two of them at a 4-byte place.
+static bool has_words(const void *data, int64_t stride_token, int64_t stride_head) {
+    return (uintptr_t)data % 4 == 0 && stride_token % 2 == 0 && stride_head % 2 == 0;
+}
+
+// q and k of one 16-bit type, turned by halves of whole words?
+static bool turns_words(const rdi_rope_args *a) {
+    return a->q_dtype == a->k_dtype && (a->q_dtype == RD_DTYPE_BF16 || a->q_dtype == RD_DTYPE_F16) &&
+           !a->interleaved && a->head_dim <= 256 && a->head_dim % 2 == 0 && a->rotary_dim % 4 == 0 &&
+           has_words(a->q, a->q_stride_token, a->q_stride_head) &&
+           has_words(a->k, a->k_stride_token, a->k_stride_head);
+}
+
 int32_t rdi_rope_kv_write_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
                                          rdi_launch *out) {
-    static const head_kernels kernels = {
-        {"rdk_rope_kv_write_sm90a_d128", "rdk_rope_kv_write_sm90a_d256", "rdk_rope_kv_write_sm90a_d512"},
-        {"rdk_rope_kv_write_sm90a_d128_many", "rdk_rope_kv_write_sm90a_d256_many"},
-    };
+    static const char *const names[2][2][2] = {
+        {{"rdk_rope_kv_write_sm90a_bf16_d128", "rdk_rope_kv_write_sm90a_bf16_d128_many"},
+         {"rdk_rope_kv_write_sm90a_bf16_d256", "rdk_rope_kv_write_sm90a_bf16_d256_many"}},
+        {{"rdk_rope_kv_write_sm90a_f16_d128", "rdk_rope_kv_write_sm90a_f16_d128_many"},
+         {"rdk_rope_kv_write_sm90a_f16_d256", "rdk_rope_kv_write_sm90a_f16_d256_many"}}};
     const rdi_rope_kv_write_args *a = args;
+    int64_t q_heads = a->rope.q_heads, kv_heads = a->kv.kv_heads;
     (void)ws;
     if (a->rope.q_norm && !rdi_launch_takes_type("rope_kv_write", "q_norm", a->rope.norm_dtype)) return 0;
     const rdk_rope_kv_write_sm90a_args kernel = {rope_args(&a->rope), kv_write_args(&a->kv)};
-    return head_launch(&kernels, a->rope.tokens, a->rope.q_heads + 2 * a->kv.kv_heads, a->rope.head_dim,
-                       device, &kernel, sizeof kernel, out);
+    if (!turns_words(&a->rope))
+        return head_launch("rdk_rope_kv_write_sm90a_any", a->rope.tokens * (q_heads + 2 * kv_heads), &kernel,
+                           sizeof kernel, out);
+    // Several heads a warp where that still leaves every multiprocessor enough warps.
+    bool many =
+        a->rope.tokens * (q_heads + 2 * kv_heads) >= (int64_t)device->compute_units * 32 * RDK_ROPE_HEADS;
+    int64_t heads = many ? RDK_ROPE_HEADS : 1;
+    int64_t warps = a->rope.tokens * (rdi_ceil_div(q_heads, heads) + 2 * rdi_ceil_div(kv_heads, heads));
+    return head_launch(names[a->rope.q_dtype == RD_DTYPE_F16][a->rope.head_dim > 128][many], warps, &kernel,
+                       sizeof kernel, out);
 }
 
 int32_t rdi_embed_sm90a_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {

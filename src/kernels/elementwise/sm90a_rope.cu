@@ -104,46 +104,45 @@ __device__ __forceinline__ void turn_head(const rdk_rope_sm90a_args &args, const
     }
 }
 
-// What a warp has: one head of TOKENS tokens from `first` on, all of whose loads are in flight together.
-template <int PAIRS, int TOKENS> struct head_run {
-    int32_t first, head, position[TOKENS];
+// What a warp has: one head of one token.
+template <int PAIRS> struct head_run {
+    int32_t token, head, position;
     head_constants<PAIRS> constants;
-    head_values<PAIRS> values[TOKENS];
-    __device__ __forceinline__ bool has(const rdk_rope_sm90a_args &args, int t) const { return first + t < args.tokens; }
+    head_values<PAIRS> values;
+    __device__ __forceinline__ head_run(int32_t heads) {
+        int32_t at = blockIdx.x * (RDK_ROW_THREADS / 32) + threadIdx.x / 32;
+        token = at / heads;
+        head = at % heads;
+    }
     __device__ __forceinline__ void load(const rdk_rope_sm90a_args &args) {
-#pragma unroll
-        for (int t = 0; t < TOKENS; t++) {
-            if (!has(args, t)) continue;
-            const head_view view = head_at(args, first + t, head);
-            position[t] = __ldcg(args.positions + first + t);
-            fill(args, values[t], [&](int32_t d) { return head_element(view, d); });
-        }
+        const head_view view = head_at(args, token, head);
+        position = __ldcg(args.positions + token);
+        fill(args, values, [&](int32_t d) { return head_element(view, d); });
     }
     __device__ __forceinline__ void turn_in_place(const rdk_rope_sm90a_args &args) {
-#pragma unroll
-        for (int t = 0; t < TOKENS; t++) {
-            if (!has(args, t)) continue;
-            const head_view view = head_at(args, first + t, head);
-            turn_head<PAIRS, false>(args, constants, view.norm != nullptr, values[t], position[t],
-                                    [&](int32_t d, float x) { store_element(view.base, view.at + d, view.type, x); });
-        }
+        const head_view view = head_at(args, token, head);
+        turn_head<PAIRS, false>(args, constants, view.norm != nullptr, values, position,
+                                [&](int32_t d, float x) { store_element(view.base, view.at + d, view.type, x); });
     }
 };
-template <int TOKENS> __device__ __forceinline__ int32_t run_of_warp(int32_t heads, int32_t &head) {
-    int32_t at = blockIdx.x * (RDK_ROW_THREADS / 32) + threadIdx.x / 32;
-    head = at % heads;
-    return at / heads * TOKENS;
-}
 
-template <int PAIRS, int TOKENS> __device__ __forceinline__ void rope(const rdk_rope_sm90a_args &args) {
+template <int PAIRS> __device__ __forceinline__ void rope(const rdk_rope_sm90a_args &args) {
     launch_dependents();
-    head_run<PAIRS, TOKENS> run;
-    run.first = run_of_warp<TOKENS>(args.q_heads + args.k_heads, run.head);
+    head_run<PAIRS> run(args.q_heads + args.k_heads);
     load_constants(args, head_at(args, 0, run.head).norm, run.constants);
     wait_dependencies();
+    if (run.token >= args.tokens) return;
     run.load(args);
     run.turn_in_place(args);
 }
+#define ROPE_KERNEL(dims_)                                                                                               \
+    extern "C" __global__ void __launch_bounds__(RDK_ROW_THREADS)                                                        \
+        rdk_rope_sm90a_d##dims_(const __grid_constant__ rdk_rope_sm90a_args args) {                                      \
+        rope<dims_ / 64>(args);                                                                                          \
+    }
+ROPE_KERNEL(128)
+ROPE_KERNEL(256)
+ROPE_KERNEL(512)
 
 // ---- kv_write -------------------------------------------------------------------------------------------------------------
 __device__ __forceinline__ void write_cache(void *cache, int type, int64_t at, int64_t stride, int32_t count, float scale,
@@ -218,63 +217,217 @@ extern "C" __global__ void __launch_bounds__(RDK_ROW_THREADS)
 }
 
 // ---- both -----------------------------------------------------------------------------------------------------------------
-template <int PAIRS, int TOKENS> __device__ __forceinline__ void write_turned_k(const rdk_rope_kv_write_sm90a_args &args,
-                                                                               head_run<PAIRS, TOKENS> &run) {
-    int32_t kv_head = run.head - args.rope.q_heads;
-    float scale = args.kv.k_scale ? args.kv.k_scale[kv_head] : 1.0f, inverse = __frcp_rn(scale);
-    cached_token to[TOKENS];
-    bool kept[TOKENS];
+// A turned, rounded element of k to its place in the cache.
+struct k_place {
+    void *cache;
+    int64_t at, stride;
+    float scale, inverse;
+    int type;
+    __device__ __forceinline__ k_place(const rdk_kv_write_sm90a_args &args, cached_token to, int32_t head) {
+        cache = args.k_cache, type = args.kv_type;
+        at = k_cache_at(args, to, head, stride);
+        scale = args.k_scale ? args.k_scale[head] : 1.0f;
+        inverse = __frcp_rn(scale);
+    }
+    __device__ __forceinline__ void put(int32_t d, float x) const {
+        x = divide_by(x, scale, inverse);
+        if (type == RDK_E4M3)
+            static_cast<unsigned char *>(cache)[at + d * stride] = __nv_cvt_float_to_fp8(x, __NV_SATFINITE, __NV_E4M3);
+        else
+            store_element(cache, at + d * stride, type, x);
+    }
+    __device__ __forceinline__ void put_two(int32_t d, float2 x) const { // neighbours
+        if (type != RDK_E4M3 || stride != 1 || (at + d) % 2) {
+            put(d, x.x);
+            put(d + 1, x.y);
+            return;
+        }
+        x = make_float2(divide_by(x.x, scale, inverse), divide_by(x.y, scale, inverse));
+        reinterpret_cast<unsigned short *>(cache)[(at + d) / 2] = __nv_cvt_float2_to_fp8x2(x, __NV_SATFINITE, __NV_E4M3);
+    }
+};
+
+// Any types and sizes: a warp a head.
+extern "C" __global__ void __launch_bounds__(RDK_ROW_THREADS)
+    rdk_rope_kv_write_sm90a_any(const __grid_constant__ rdk_rope_kv_write_sm90a_args args) {
+    launch_dependents();
+    int32_t q_heads = args.rope.q_heads, kv_heads = args.kv.kv_heads;
+    head_run<8> run(q_heads + 2 * kv_heads);
+    bool of_v = run.head >= q_heads + kv_heads;
+    if (!of_v) load_constants(args.rope, head_at(args.rope, 0, run.head).norm, run.constants);
+    wait_dependencies();
+    cached_token to;
+    if (run.token >= args.rope.tokens) return;
+    if (run.head < q_heads) {
+        run.load(args.rope);
+        run.turn_in_place(args.rope);
+    } else if (find_slot(args.kv, run.token, to)) {
+        if (of_v) {
+            for (int32_t d = threadIdx.x % 32 * 8; d < args.kv.head_dim; d += 256)
+                write_v(args.kv, to, run.token, run.head - q_heads - kv_heads, d);
+            return;
+        }
+        run.load(args.rope);
+        const k_place place(args.kv, to, run.head - q_heads);
+        turn_head<8, true>(args.rope, run.constants, args.rope.k_norm != nullptr, run.values, run.position,
+                           [&](int32_t d, float x) { place.put(d, rounded(x, args.rope.k_type)); });
+    }
+}
+
+// 16-bit heads whose halves are whole words, turned by halves (not interleaved): a lane takes two neighbours at once, and a warp up
+// to HEADS heads of a token's q, k or v, which share the token's angles. WORDS: pairs of pairs a lane; heads of up to 128 * WORDS dims.
+template <int WORDS> struct head_words { // words 0 .. WORDS - 1: of first halves; up to 2 WORDS - 1: of second ones; then the rest
+    template <typename F> static __device__ __forceinline__ void each(const rdk_rope_sm90a_args &args, F f) { // f(word, dim)
+        int32_t lane = threadIdx.x % 32, half = args.rotary_dim / 2;
 #pragma unroll
-    for (int t = 0; t < TOKENS; t++) kept[t] = run.has(args.rope, t) && find_slot(args.kv, run.first + t, to[t]);
+        for (int t = 0; t < WORDS; t++)
+            if (lane * 2 + t * 64 < half) f(t, lane * 2 + t * 64), f(WORDS + t, lane * 2 + t * 64 + half);
 #pragma unroll
-    for (int t = 0; t < TOKENS; t++) {
-        if (!kept[t]) continue;
-        int64_t stride, at = k_cache_at(args.kv, to[t], kv_head, stride);
-        turn_head<PAIRS, true>(args.rope, run.constants, args.rope.k_norm != nullptr, run.values[t], run.position[t],
-                               [&](int32_t d, float x) {
-            x = divide_by(rounded(x, args.rope.k_type), scale, inverse);
-            if (args.kv.kv_type == RDK_E4M3)
-                static_cast<unsigned char *>(args.kv.k_cache)[at + d * stride] = __nv_cvt_float_to_fp8(x, __NV_SATFINITE, __NV_E4M3);
-            else
-                store_element(args.kv.k_cache, at + d * stride, args.kv.kv_type, x);
+        for (int t = 0; t < WORDS * 2; t++) {
+            int32_t d = args.rotary_dim + lane * 2 + t * 64;
+            if (d < args.head_dim) f(WORDS * 2 + t, d);
+        }
+    }
+};
+
+template <int TYPE, int WORDS, int HEADS> struct heads_of_token {
+    static constexpr int all = WORDS * 4;
+    float2 weight[all], cosine[WORDS], sine[WORDS];
+    uint32_t word[HEADS][all];
+
+    __device__ __forceinline__ void load_weights(const rdk_rope_sm90a_args &args, const void *norm) {
+        head_words<WORDS>::each(args, [&](int w, int32_t d) {
+            weight[w].x = load_element(norm, d, args.norm_type) + args.weight_offset;
+            weight[w].y = load_element(norm, d + 1, args.norm_type) + args.weight_offset;
         });
     }
+    __device__ __forceinline__ void load_frequencies(const rdk_rope_sm90a_args &args) {
+#pragma unroll
+        for (int t = 0; t < WORDS; t++) {
+            int32_t i = threadIdx.x % 32 * 2 + t * 64;
+            cosine[t] = make_float2(0.0f, 0.0f);
+            if (i < args.rotary_dim / 2) cosine[t] = make_float2(args.inv_freq[i], args.inv_freq[i + 1]);
+        }
+    }
+    __device__ __forceinline__ void load(const rdk_rope_sm90a_args &args, const void *base, int64_t at, int64_t stride_head,
+                                         int32_t heads) {
+#pragma unroll
+        for (int h = 0; h < HEADS; h++) {
+#pragma unroll
+            for (int w = 0; w < all; w++) word[h][w] = 0;
+            if (h >= heads) continue;
+            const char *from = static_cast<const char *>(base) + (at + h * stride_head) * 2;
+            head_words<WORDS>::each(args, [&](int w, int32_t d) {
+                word[h][w] = __ldcg(reinterpret_cast<const unsigned int *>(from + d * 2));
+            });
+        }
+    }
+    __device__ __forceinline__ void angles(int32_t position) { // of the frequencies that stand in `cosine`
+#pragma unroll
+        for (int t = 0; t < WORDS; t++) {
+            double x = (double)position * (double)cosine[t].x * 0.15915494309189535;
+            double y = (double)position * (double)cosine[t].y * 0.15915494309189535;
+            sincospif(2.0f * (float)(x - rint(x)), &sine[t].x, &cosine[t].x);
+            sincospif(2.0f * (float)(y - rint(y)), &sine[t].y, &cosine[t].y);
+        }
+    }
+    // emit(head, dim, two neighbours) for each dim.
+    template <typename F>
+    __device__ __forceinline__ void turn(const rdk_rope_sm90a_args &args, bool norm, int32_t heads, F emit) {
+        float squares[HEADS], inverse[HEADS];
+#pragma unroll
+        for (int h = 0; h < HEADS; h++) {
+            squares[h] = 0.0f;
+#pragma unroll
+            for (int w = 0; w < all; w++) {
+                float2 x = unpack_pair(word[h][w], TYPE);
+                squares[h] = fmaf(x.x, x.x, fmaf(x.y, x.y, squares[h]));
+            }
+        }
+#pragma unroll
+        for (int step = 16; step; step /= 2)
+#pragma unroll
+            for (int h = 0; h < HEADS; h++) squares[h] += __shfl_xor_sync(0xffffffffu, squares[h], step);
+#pragma unroll
+        for (int h = 0; h < HEADS; h++) inverse[h] = 1.0f / sqrtf(squares[h] / (float)args.head_dim + args.eps);
+#pragma unroll
+        for (int h = 0; h < HEADS; h++) {
+            if (h >= heads) continue;
+            float2 x[all];
+#pragma unroll
+            for (int w = 0; w < all; w++) {
+                x[w] = unpack_pair(word[h][w], TYPE);
+                if (norm) x[w].x *= inverse[h] * weight[w].x, x[w].y *= inverse[h] * weight[w].y;
+            }
+#pragma unroll
+            for (int t = 0; t < WORDS; t++) {
+                float2 a = x[t], b = x[WORDS + t];
+                x[t].x = fmaf(a.x, cosine[t].x, -__fmul_rn(b.x, sine[t].x)), x[t].y = fmaf(a.y, cosine[t].y, -__fmul_rn(b.y, sine[t].y));
+                x[WORDS + t].x = fmaf(b.x, cosine[t].x, __fmul_rn(a.x, sine[t].x));
+                x[WORDS + t].y = fmaf(b.y, cosine[t].y, __fmul_rn(a.y, sine[t].y));
+            }
+            head_words<WORDS>::each(args, [&](int w, int32_t d) { emit(h, d, x[w]); });
+        }
+    }
+};
+
+template <int TYPE> __device__ __forceinline__ uint32_t pack_pair(float2 x) {
+    return TYPE == RDK_F16 ? pack_f16(x.x, x.y) : pack_bf16(x.x, x.y);
 }
 
-template <int PAIRS, int TOKENS> __device__ __forceinline__ void rope_kv_write(const rdk_rope_kv_write_sm90a_args &args) {
+template <int TYPE, int WORDS, int HEADS>
+__device__ __forceinline__ void rope_kv_write_words(const rdk_rope_kv_write_sm90a_args &args) {
     launch_dependents();
-    int32_t turned = args.rope.q_heads + args.kv.kv_heads;
-    head_run<PAIRS, TOKENS> run;
-    run.first = run_of_warp<TOKENS>(turned + args.kv.kv_heads, run.head);
-    if (run.head < turned) load_constants(args.rope, head_at(args.rope, 0, run.head).norm, run.constants);
+    const rdk_rope_sm90a_args &rope = args.rope;
+    int32_t q_groups = (rope.q_heads + HEADS - 1) / HEADS, kv_groups = (args.kv.kv_heads + HEADS - 1) / HEADS;
+    int32_t at = blockIdx.x * (RDK_ROW_THREADS / 32) + threadIdx.x / 32, token = at / (q_groups + 2 * kv_groups);
+    int32_t group = at % (q_groups + 2 * kv_groups);
+    bool of_q = group < q_groups, of_v = group >= q_groups + kv_groups;
+    int32_t head = (of_q ? group : of_v ? group - q_groups - kv_groups : group - q_groups) * HEADS;
+    int32_t heads = min(HEADS, (of_q ? rope.q_heads : args.kv.kv_heads) - head);
+    uint64_t q_norm = (uint64_t)rope.q_norm, k_norm = (uint64_t)rope.k_norm, norm = of_q ? q_norm : k_norm;
+    heads_of_token<TYPE, WORDS, HEADS> run;
+    if (!of_v) {
+        run.load_frequencies(rope);
+        if (norm) run.load_weights(rope, reinterpret_cast<const void *>(norm));
+    }
     wait_dependencies();
-    if (run.head < turned) {
-        run.load(args.rope);
-        if (run.head < args.rope.q_heads)
-            run.turn_in_place(args.rope);
-        else
-            write_turned_k(args, run);
+    cached_token to = {};
+    if (token >= rope.tokens || (!of_q && !find_slot(args.kv, token, to))) return;
+    if (of_v) {
+        int32_t pieces = (args.kv.head_dim + 7) / 8;
+        for (int32_t p = threadIdx.x % 32; p < heads * pieces; p += 32)
+            write_v(args.kv, to, token, head + p / pieces, p % pieces * 8);
         return;
     }
-    int32_t head = run.head - turned;
-    for (int t = 0; t < TOKENS && run.has(args.rope, t); t++) {
-        cached_token to;
-        if (find_slot(args.kv, run.first + t, to))
-            for (int32_t d = threadIdx.x % 32 * 8; d < args.kv.head_dim; d += 256) write_v(args.kv, to, run.first + t, head, d);
-    }
+    int32_t position = __ldcg(rope.positions + token);
+    uint64_t q = (uint64_t)rope.q, k = (uint64_t)rope.k; // integers: see head_at
+    int64_t stride_token = of_q ? rope.q_stride_token : rope.k_stride_token;
+    int64_t stride_head = of_q ? rope.q_stride_head : rope.k_stride_head;
+    int64_t from = token * stride_token + head * stride_head;
+    void *base = reinterpret_cast<void *>(of_q ? q : k);
+    run.load(rope, base, from, stride_head, heads);
+    run.angles(position);
+    if (of_q)
+        run.turn(rope, norm != 0, heads, [&](int h, int32_t d, float2 x) {
+            if (norm || d < rope.rotary_dim)
+                *reinterpret_cast<uint32_t *>(static_cast<char *>(base) + (from + h * stride_head + d) * 2) = pack_pair<TYPE>(x);
+        });
+    else
+        run.turn(rope, norm != 0, heads, [&](int h, int32_t d, float2 x) {
+            k_place(args.kv, to, head + h).put_two(d, unpack_pair(pack_pair<TYPE>(x), TYPE));
+        });
 }
 
-#define HEAD_KERNELS(name_, dims_, tokens_)                                                                              \
+#define WORD_KERNELS(type_, type_code_)                                                                                  \
+    WORD_KERNEL(type_, type_code_, 1, 1, d128)                                                                           \
+    WORD_KERNEL(type_, type_code_, 1, 4, d128_many)                                                                      \
+    WORD_KERNEL(type_, type_code_, 2, 1, d256)                                                                           \
+    WORD_KERNEL(type_, type_code_, 2, 4, d256_many)
+#define WORD_KERNEL(type_, type_code_, words_, heads_, size_)                                                            \
     extern "C" __global__ void __launch_bounds__(RDK_ROW_THREADS)                                                        \
-        rdk_rope_sm90a_##name_(const __grid_constant__ rdk_rope_sm90a_args args) {                                       \
-        rope<dims_ / 64, tokens_>(args);                                                                                 \
-    }                                                                                                                    \
-    extern "C" __global__ void __launch_bounds__(RDK_ROW_THREADS)                                                        \
-        rdk_rope_kv_write_sm90a_##name_(const __grid_constant__ rdk_rope_kv_write_sm90a_args args) {                     \
-        rope_kv_write<dims_ / 64, tokens_>(args);                                                                        \
+        rdk_rope_kv_write_sm90a_##type_##_##size_(const __grid_constant__ rdk_rope_kv_write_sm90a_args args) {           \
+        rope_kv_write_words<type_code_, words_, heads_>(args);                                                           \
     }
-HEAD_KERNELS(d128, 128, 1)
-HEAD_KERNELS(d256, 256, 1)
-HEAD_KERNELS(d512, 512, 1)
-HEAD_KERNELS(d128_many, 128, RDK_ROPE_TOKENS)
-HEAD_KERNELS(d256_many, 256, RDK_ROPE_TOKENS)
+WORD_KERNELS(bf16, RDK_BF16)
+WORD_KERNELS(f16, RDK_F16)

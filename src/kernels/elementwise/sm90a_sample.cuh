@@ -60,18 +60,18 @@ struct tokens {
     const float *logits;
     int32_t vocab;
     rule rules;
-    // f(logit, id) of every token, sixteen logits in flight a thread.
+    // f(logit, id) of every token, 32 logits in flight a thread.
     template <typename F> __device__ __forceinline__ void each(F f) const {
         int32_t head = min(vocab, (int32_t)(-(int64_t)((uint64_t)logits / 4) & 3)), vectors = (vocab - head) / 4;
         const float4 *from = reinterpret_cast<const float4 *>(logits + head);
-        for (int32_t first = threadIdx.x; first < vectors; first += 4 * RDK_SAMPLE_THREADS) {
-            float4 v[4];
+        for (int32_t first = threadIdx.x; first < vectors; first += 8 * RDK_SAMPLE_THREADS) {
+            float4 v[8];
 #pragma unroll
-            for (int i = 0; i < 4; i++)
+            for (int i = 0; i < 8; i++)
                 v[i] = first + i * RDK_SAMPLE_THREADS < vectors ? __ldcg(from + first + i * RDK_SAMPLE_THREADS)
                                                                 : make_float4(-INFINITY, -INFINITY, -INFINITY, -INFINITY);
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
+            for (int i = 0; i < 8; i++) {
                 int32_t id = head + (first + i * RDK_SAMPLE_THREADS) * 4;
                 f(v[i].x, id), f(v[i].y, id + 1), f(v[i].z, id + 2), f(v[i].w, id + 3);
             }
@@ -146,11 +146,15 @@ __device__ inline double uniform53(uint64_t seed, uint64_t counter) {
 }
 
 // ---- the list ------------------------------------------------------------------------------------------------------------
-// Largest first. A bitonic network over `size` words, a power of two.
+// Largest first. A bitonic network over `size` words, a power of two. Steps below 64 stay inside the 64 words of a warp.
 __device__ inline void sort_list(unsigned long long *list, uint32_t size) {
+    uint32_t before = 64;
     for (uint32_t span = 2; span <= size; span *= 2)
-        for (uint32_t step = span / 2; step; step /= 2) {
-            __syncthreads();
+        for (uint32_t step = span / 2; step; before = step, step /= 2) {
+            if (step >= 64 || before >= 64)
+                __syncthreads();
+            else
+                __syncwarp();
             if (threadIdx.x >= size / 2) continue;
             uint32_t i = 2 * threadIdx.x - (threadIdx.x & (step - 1));
             unsigned long long a = list[i], b = list[i + step];
@@ -171,7 +175,11 @@ __device__ __noinline__ void gather(const tokens &all, draw_state &s, uint32_t l
     uint32_t high = s.high;
     if (high == low) return;
     const rule rules = all.rules;
+    // Logits of these bins, and a little more on both sides: two comparisons spare the rest.
+    float least = rules.top - (float)(high + 1) / rules.bins_per_unit;
+    float most = low ? rules.top - (float)(low - 1) / rules.bins_per_unit : INFINITY;
     all.each([&](float logit, int32_t id) {
+        if (!(logit >= least && logit <= most)) return;
         uint32_t bin = rules.bin_of(logit);
         uint64_t mass;
         if (bin >= low && bin < high && rules.measure(logit, bin, mass))
