@@ -174,7 +174,8 @@ RD_API rd_status rd_stream_create(rd_ctx *ctx, rd_stream *out);
 RD_API rd_status rd_stream_free(rd_ctx *ctx, rd_stream stream);
 RD_API rd_status rd_stream_sync(rd_ctx *ctx, rd_stream stream); // the host waits
 // Reads `bytes` of the context's own memory, random ones beyond its caches: the ceiling of what only reads. On a card by a
-// kernel of ours and the device's clock, best of five; on the CPU with the context's threads.
+// kernel of ours and the device's clock, best of five; on the CPU with the context's threads. RD_E_INVALID below 64 KiB,
+// RD_E_NO_DEVICE on a fixture.
 RD_API rd_status rd_ctx_measure_read(rd_ctx *ctx, int64_t bytes, double *read_gbs);
 // What runs and copies on `stream` between begin and end is recorded, not executed, and replayed by each launch with the
 // same operands. A call that fails in between ends the recording.
@@ -216,8 +217,9 @@ typedef struct rd_constraint {
 
 typedef struct rd_kernel_info {
     const char *name, *op, *backend, *isa, *computes;
-    const char *order; // order class: rows of one class on one device give the same bits for the same inputs; "any":
-                       // one order serves every pass, steps and prompts alike
+    // Order class: rows of one class on one device give the same bits for the same inputs. "any": one order serves every
+    // pass, steps and prompts alike.
+    const char *order;
     int32_t is_reference;
     int32_t constraint_count;
     const rd_constraint *constraints;

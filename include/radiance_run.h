@@ -30,8 +30,9 @@ typedef struct rd_model_info {
 
 RD_API rd_status rd_model_open(const char *path,
                                rd_model **out); // folder or .gguf; everything checked, nothing copied
-// A model of a shape without its checkpoint: config has the fields of a config.json, weights are drawn from the seed. With a
-// quantization_config the layers are block-FP8. It has no tokenizer. For benches: all layers hold the same values.
+// A model of a shape without its checkpoint: config is the path of a file with the fields of a config.json, weights are
+// drawn from the seed. With a quantization_config the layers are block-FP8. It has no tokenizer. For benches: all layers
+// hold the same values.
 RD_API rd_status rd_model_open_random(const char *config, uint64_t seed, rd_model **out);
 RD_API void rd_model_close(rd_model *model);
 RD_API rd_status rd_model_get_info(const rd_model *model, rd_model_info *info);
@@ -135,8 +136,9 @@ typedef struct rd_step_item {
 RD_API rd_status rd_engine_step(rd_engine *engine, const rd_step_item *items, int32_t count);
 
 // ---- profile: what a pass of an engine takes, and which kernel takes how much of it -------------------------------------
-// All sessions of the engine must be free; the cache's contents are overwritten. On a card the whole step and each part alone
-// are recorded as graphs and timed by the device as they are replayed; a prefill pass, and all on a CPU, runs as it always does.
+// All sessions of the engine must be free (RD_E_STATE); the cache's contents are overwritten. Options out of range are
+// RD_E_INVALID by field. On a card the whole step and each part alone are recorded as graphs and timed by the device as they are
+// replayed; a prefill pass, and all on a CPU, runs as it always does.
 typedef struct rd_profile_options {
     uint32_t struct_size;
     int32_t sessions;       // of a decode step: one new token each, 0 = 1

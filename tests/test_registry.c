@@ -109,7 +109,6 @@ static void test_explain_gives_first_failing_constraint(void **state) {
     check_verdicts("r9700-gfx1201", "attn_decode", six, 1, "attn_decode_amd_gfx1201: rows not given\n");
 }
 
-// Bug case 19: 66 rows do not fit 64; the row says so instead of computing wrong rows.
 // The device whose answers judge all others runs nothing else.
 static void test_explain_reference_rows_alone(void **state) {
     (void)state;
@@ -161,6 +160,7 @@ static void test_explain_order_class(void **state) {
     }
 }
 
+// Bug case 19: 66 rows do not fit 64; the row says so instead of computing wrong rows.
 static void test_explain_bug_19_refuses_q_len_11_at_gqa_6(void **state) {
     (void)state;
     for (int q_len = 9; q_len <= 11; q_len++) {

@@ -9,6 +9,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FILE_LIMIT, FUNCTION_LIMIT, HEADER_LIMIT = 500, 80, 600
+BYTES_LIMIT = 512 << 10  # of any file: what a test or a build writes is larger, what people write is not
 
 # What each room may include of the others (docs: README, reading order). Own room and base headers are always allowed.
 FLOORS = {
@@ -58,11 +59,17 @@ def check_includes(path, lines):
 
 
 def functions(lines):
-    """(first line, length) of each top-level function body, by braces in column 0."""
-    start = None
+    """(first line, length) of each top-level function body, by braces in column 0; the head may take a few lines."""
+    start = head = None
     for number, line in enumerate(lines, 1):
+        if re.match(r"^[A-Za-z_].*[,(]$", line):
+            head = number
+        elif not line.startswith(" "):
+            head = None
         if start is None and re.match(r"^[A-Za-z_].*\)\s*\{\s*$", line):
             start = number
+        elif start is None and head and re.match(r"^\s.*\)\s*\{\s*$", line):
+            start = head
         elif start is None and line == "{":
             start = number
         elif start is not None and line.startswith("}"):
@@ -77,7 +84,7 @@ def check_source(path, lines):
     limit = HEADER_LIMIT if relative.parts[0] == "include" else FILE_LIMIT
     if len(lines) > limit:
         say(path, len(lines), f"{len(lines)} lines, the limit is {limit}")
-    if path.suffix in (".c", ".h", ".inc"):
+    if path.suffix in (".c", ".h", ".inc", ".cl", ".cu", ".cuh"):
         for first, length in functions(lines):
             if length > FUNCTION_LIMIT and relative.parts[0] != "tests":
                 say(path, first, f"function of {length} lines, the limit is {FUNCTION_LIMIT}")
@@ -137,6 +144,8 @@ def check_symbols():
 def main():
     files = tracked()
     for path in files:
+        if path.stat().st_size > BYTES_LIMIT:
+            say(path, 0, f"{path.stat().st_size} bytes, the limit is {BYTES_LIMIT}: is it a test's output?")
         if path.suffix in (".c", ".h", ".inc", ".cl", ".cu", ".cuh", ".py", ".sh"):
             lines = path.read_text(errors="replace").split("\n")
             if lines and not lines[-1]:

@@ -14,7 +14,7 @@ static const int64_t beyond_bytes = 512 << 20, most_bytes = (int64_t)4 << 30;
 typedef struct card_copy {
     void *base[CHECK_TENSORS + 1];
     int count;
-    _Alignas(16) char args[sizeof(check_rope_kv_write_args)]; // the largest of them
+    _Alignas(16) char args[CHECK_ARGS_BYTES];
 } card_copy;
 struct bench_card {
     bench_run *run;

@@ -73,8 +73,8 @@ void check_case_run(check_run *run, check_case *c);
 
 // One call of the op with operands in host memory, workspace included; on a card the operands are copied there and back.
 enum { CHECK_TENSORS = 12 };
-typedef struct
-    check_op { // where an args struct holds tensors; `writes` has a bit for each that the op writes
+// Where an args struct holds tensors; `writes` has a bit for each that the op writes.
+typedef struct check_op {
     rd_status (*run)(const rd_plan *plan, const void *args, void *ws, size_t *bytes, rd_stream stream);
     size_t bytes;
     uint32_t writes;
@@ -90,6 +90,8 @@ typedef struct check_rope_kv_write_args { // its run entry takes two structs
     rd_rope_args rope;
     rd_kv_write_args kv;
 } check_rope_kv_write_args;
+enum { CHECK_ARGS_BYTES = sizeof(check_rope_kv_write_args) };
+_Static_assert(CHECK_ARGS_BYTES >= sizeof(rd_attn_args), "the largest args of an op");
 rd_status check_call(rd_ctx *ctx, const check_op *op, const rd_plan *plan, const void *args);
 
 // ---- numbers -----------------------------------------------------------------------------------------------------------

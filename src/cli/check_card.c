@@ -182,7 +182,7 @@ static rd_status stage_operands(stage *s, const check_op *op, char *args) {
 }
 
 static rd_status run_on_card(rd_ctx *ctx, const check_op *op, const rd_plan *plan, const void *args) {
-    _Alignas(16) char there[sizeof(check_rope_kv_write_args)]; // the largest of them
+    _Alignas(16) char there[CHECK_ARGS_BYTES];
     memcpy(there, args, op->bytes);
     rd_device_info info = {.struct_size = sizeof info};
     rd_status status = rd_device_get_info(rd_ctx_device(ctx), &info);

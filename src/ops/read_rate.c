@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The read ceiling of a context's device: what benches stand their figures beside.
 #include "backend/backend.h"
+#include "backend/code_objects.h"
 #include "ops/ctx.h"
 
 #include "kernels/read/read_args.h"
@@ -34,6 +35,19 @@ static rd_status spread(rd_ctx *ctx, unsigned char *data, int64_t bytes, rd_stre
     return status != RD_OK ? status : ended;
 }
 
+// The kernel of this build that reads on the device's backend: kernels/read has one file a backend.
+static const rdi_code_object *reader_of(const rd_device *device) {
+    static const char suffix[] = "_read";
+    for (int32_t i = 0; i < rdi_code_object_count; i++) {
+        const rdi_code_object *object = &rdi_code_objects[i];
+        const size_t length = strlen(object->image);
+        if (object->backend == device->backend && length >= sizeof suffix &&
+            !strcmp(object->image + length - (sizeof suffix - 1), suffix))
+            return object;
+    }
+    return NULL;
+}
+
 static rd_status start_read(rd_ctx *ctx, const rdi_loaded *loaded, unsigned char *data, int64_t bytes,
                             rd_stream stream) {
     const uint32_t groups = (uint32_t)(GROUPS_OF_A_UNIT * ctx->device->info.compute_units);
@@ -42,8 +56,8 @@ static rd_status start_read(rd_ctx *ctx, const rdi_loaded *loaded, unsigned char
                                 .pieces = (uint64_t)(bytes / RDK_READ_BYTES),
                                 .threads = (uint64_t)groups * RDK_READ_THREADS};
     rdi_launch launch;
-    rdi_launch_fill(&launch, ctx->device->backend == RDI_BACKEND_AMD ? "rdk_read_gfx1201" : "rdk_read_sm90a",
-                    (const uint32_t[3]){groups, 1, 1}, RDK_READ_THREADS, &args, sizeof args);
+    rdi_launch_fill(&launch, reader_of(ctx->device)->kernels[0].symbol, (const uint32_t[3]){groups, 1, 1},
+                    RDK_READ_THREADS, &args, sizeof args);
     return rdi_card_launch(ctx->device->card, loaded, &launch, stream);
 }
 
@@ -67,11 +81,14 @@ static rd_status time_reads(rd_ctx *ctx, const rdi_loaded *loaded, unsigned char
 }
 
 static rd_status measure_card(rd_ctx *ctx, int64_t bytes, double *read_gbs) {
+    const rdi_code_object *reader = reader_of(ctx->device);
     const rdi_loaded *loaded = NULL;
     rd_stream stream = NULL;
     void *data = NULL;
-    RDI_TRY(rdi_card_load(ctx->device->card,
-                          ctx->device->backend == RDI_BACKEND_AMD ? "gfx1201_read" : "sm90a_read", &loaded));
+    if (!reader)
+        return rdi_fail(RD_E_UNSUPPORTED, "device=%s: no kernel that reads in this build",
+                        ctx->device->info.name);
+    RDI_TRY(rdi_card_load(ctx->device->card, reader->image, &loaded));
     RDI_TRY(rd_stream_create(ctx, &stream));
     rd_status status = rd_memory_alloc(ctx, (size_t)bytes, &data);
     if (status == RD_OK) status = spread(ctx, data, bytes, stream);

@@ -8,8 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { RDK_NORM_MAX_K = 16384 }; // 1024 threads
-
+// At most 1024, for the 16384 elements that the rows state.
 static inline uint32_t rdk_norm_threads(int64_t k) {
     return (uint32_t)((k + 511) / 512 * 32);
 }

@@ -10,6 +10,8 @@
 #define WIDEN    0
 #define widen(w) (w)
 
+#define FEW_TILES 1
+
 #define product product_f16
 RDK_INLINE v8f product_f16(v4i w, const v4i *a, v8f sum) {
     v8f rest, nothing;

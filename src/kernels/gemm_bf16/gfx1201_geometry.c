@@ -12,8 +12,9 @@ int32_t rdi_gemm_bf16_step_gfx1201(const void *args, void *ws, const rd_device_i
 
 int32_t rdi_gemm_bf16_step_wide_gfx1201(const void *args, void *ws, const rd_device_info *device,
                                         rdi_launch *out) {
-    static const rdi_step_kernels kernels[2] = {RDI_STEP_KERNELS("rdk_gemm_bf16_step_wide_gfx1201_f16"),
-                                                RDI_STEP_KERNELS("rdk_gemm_bf16_step_wide_gfx1201_f32")};
+    static const rdi_step_kernels kernels[2] = {
+        RDI_STEP_KERNELS_WIDEN("rdk_gemm_bf16_step_wide_gfx1201_f16"),
+        RDI_STEP_KERNELS_WIDEN("rdk_gemm_bf16_step_wide_gfx1201_f32")};
     const rdi_gemm_args *a = args;
     (void)ws;
     return rdi_gemm_gfx1201_step(a, device, &kernels[a->a_dtype == RD_DTYPE_F32], out);

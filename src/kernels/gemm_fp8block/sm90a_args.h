@@ -25,7 +25,7 @@ typedef struct rdk_gemm_step_args {
 
 // The ring of the step kernels: stages of one weight tile and one token tile; the tokens' scales beside it. Up to 32 tokens two blocks
 // share a multiprocessor, so that the next call's ring fills while this one drains.
-enum { RDK_K_BLOCK = 128, RDK_STEP_STAGES_MAX = 12, RDK_STEP_TOKENS_MAX = 128 };
+enum { RDK_K_BLOCK = 128, RDK_STEP_STAGES_MAX = 12 };
 RDK_HOST_DEVICE int rdk_step_stage_bytes(int tokens, int rows) {
     return (rows + tokens) * RDK_K_BLOCK;
 }
@@ -72,8 +72,8 @@ typedef struct rdk_gemm_pairs_args {
     int32_t w_scale_e8m0, bias_type, c_type, c_vectors;
 } rdk_gemm_pairs_args;
 
-typedef struct
-    rdk_gemm_repack_args { // rows that the copy engine cannot address, brought to strides of 16 bytes
+// Rows that the copy engine cannot address, brought to strides of 16 bytes.
+typedef struct rdk_gemm_repack_args {
     RDK_PTR(const unsigned char) from;
     RDK_PTR(unsigned char) to;
     int64_t from_stride, to_stride, rows;

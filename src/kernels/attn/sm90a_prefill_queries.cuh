@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ends of a prefill block's work: queries into shared memory as the 16-bit rows that wgmma reads, and finished rows out.
+#ifndef RDK_SM90A_PREFILL_QUERIES_CUH
+#define RDK_SM90A_PREFILL_QUERIES_CUH
+
+#include "kernels/attn/sm90a_prefill_load.cuh"
+#include "kernels/common/sm90a_convert.cuh"
+
+// Packed rows are addressed from the token of the block's first row, so that the division's operand stays small.
+struct row_base {
+    int32_t token, rest; // of the sequence; heads of that token before the first row
+    int32_t head;        // first of the KV head's group
+};
+__device__ __forceinline__ row_base base_of(const rdk_attn_prefill_sm90a_args &args, const prefill_work &w) {
+    int32_t token = w.row / args.group;
+    return {token, w.row - token * args.group, w.kv_head * args.group};
+}
+struct row_place {
+    int32_t token, head;
+};
+__device__ __forceinline__ row_place place_of(const rdk_attn_prefill_sm90a_args &args, const row_base &base, int32_t row) {
+    uint32_t x = base.rest + row, token = __umulhi(2 * x, args.group_magic);
+    return {base.token + (int32_t)token, base.head + (int32_t)(x - token * args.group)};
+}
+
+// Sixteen-bit rows of queries: 64 dims in each 128-byte row of a chunk, 64 rows a chunk, the 16-byte pieces under the 128-byte
+// swizzle. Byte of piece `piece` of row `row`.
+template <class S> __device__ __forceinline__ int32_t query_byte(int32_t row, int32_t piece) {
+    return row / 64 * 64 * S::dims * 2 + piece / 8 * 8192 + row % 64 * 128 + (piece % 8 ^ row % 8) * 16;
+}
+
+// bf16 queries as they are, by the three warps beside the loading one, as soon as the last use of the buffer is over.
+template <class S>
+__device__ __forceinline__ void copy_queries(const rdk_attn_prefill_sm90a_args &args, prefill_state &state, unsigned char *queries) {
+    constexpr int pieces = S::dims / 8, lanes = pieces < 32 ? pieces : 32, high = 32 / lanes;
+    ring_place<2> post;
+    ring_place<S::query_buffers> buffer;
+    int32_t lane = threadIdx.x % 32;
+    for (;; post.next(), buffer.next()) {
+        prefill_work w = read_work(state, post);
+        if (w.seq < 0) return;
+        if (args.q_type == RDK_F32) continue; // the multiplying warps load them
+        row_base base = base_of(args, w);
+        barrier_wait(&state.queries_empty[buffer.at], buffer.parity ^ 1);
+#pragma unroll 2
+        for (int32_t row = (threadIdx.x / 32 - 1) * high + lane / lanes; row < S::rows; row += 3 * high) {
+            row_place at = place_of(args, base, row);
+            const char *from = static_cast<const char *>(args.q) +
+                               ((w.q_begin + at.token) * args.q_stride_token + at.head * args.q_stride_head + lane % lanes * 8) * 2;
+            bool valid = w.row + row < w.rows;
+#pragma unroll
+            for (int piece = 0; piece < pieces; piece += lanes) // none is read of a row that is not there
+                copy_vector(queries + buffer.at * S::query_bytes + query_byte<S>(row, lane % lanes + piece),
+                            valid ? from + piece * 16 : static_cast<const char *>(args.q), valid);
+        }
+        asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(smem_address(&state.queries_full[buffer.at]))
+                     : "memory");
+    }
+}
+
+// One 16-byte piece of a query row in 16 bits: eight bf16 values, or eight f32 that stay f32 until their row's factor is known.
+template <bool F32> struct query_piece {
+    uint4 low, high;
+    __device__ __forceinline__ float value(int i) const {
+        const uint32_t word[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+        return __uint_as_float(F32 ? word[i] : i % 2 ? word[i / 2] & 0xffff0000u : word[i / 2] << 16);
+    }
+    __device__ __forceinline__ float largest() const {
+        float top = 0.0f;
+#pragma unroll
+        for (int i = 0; i < 8; i++) top = fmaxf(top, fabsf(value(i)));
+        return top;
+    }
+    template <bool F16> __device__ __forceinline__ uint4 narrow(float factor) const {
+        uint32_t word[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            word[i] = F16 ? pack_f16(value(2 * i) * factor, value(2 * i + 1) * factor) : pack_bf16(value(2 * i), value(2 * i + 1));
+        return make_uint4(word[0], word[1], word[2], word[3]);
+    }
+};
+
+// Rows first .. first + 64 of the block by THREADS threads: f32 queries from memory, bf16 queries from the buffer they were copied
+// to and go back to. With f16 arithmetic each row is scaled by a power of two so that its largest magnitude lies in [1, 2): f16
+// then holds any query. The inverse goes to `factor`.
+template <class S, bool F32, int THREADS>
+__device__ __forceinline__ void narrow_queries(const rdk_attn_prefill_sm90a_args &args, const prefill_work &w, const row_base &base,
+                                               int32_t first, int32_t thread, unsigned char *q, float *factor) {
+    constexpr int pieces = S::dims / 8, lanes = pieces < 32 ? pieces : 32, each = pieces / lanes, high = THREADS / lanes;
+    constexpr int turns = 64 / high, batch = F32 ? 2 : turns < 8 ? turns : 8; // turns whose loads are in flight together
+    int32_t lane = thread % lanes;
+#pragma unroll 1
+    for (int turn = 0; turn < turns; turn += batch) {
+        query_piece<F32> held[batch][each];
+#pragma unroll
+        for (int i = 0; i < batch; i++) {
+            int32_t row = first + (turn + i) * high + thread / lanes;
+            row_place at = place_of(args, base, row);
+            int64_t from = (int64_t)(w.q_begin + at.token) * args.q_stride_token + (int64_t)at.head * args.q_stride_head;
+#pragma unroll
+            for (int j = 0; j < each; j++) {
+                query_piece<F32> &piece = held[i][j];
+                const uint4 *source = reinterpret_cast<const uint4 *>(static_cast<const float *>(args.q) + from + (lane + j * lanes) * 8);
+                if (!F32)
+                    piece.low = *reinterpret_cast<const uint4 *>(q + query_byte<S>(row, lane + j * lanes));
+                else if (w.row + row < w.rows)
+                    piece.low = __ldcg(source), piece.high = __ldcg(source + 1);
+                else
+                    piece.low = piece.high = make_uint4(0, 0, 0, 0);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < batch; i++) {
+            int32_t row = first + (turn + i) * high + thread / lanes;
+            float down = 1.0f;
+            if (S::fp8) {
+                float top = held[i][0].largest();
+                if (each > 1) top = fmaxf(top, held[i][each - 1].largest());
+#pragma unroll
+                for (int step = lanes / 2; step; step /= 2) top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, step));
+                int32_t exponent = min(max((int32_t)(__float_as_uint(top) >> 23) - 127, -100), 100); // zeros, infinities: any factor
+                down = __uint_as_float((uint32_t)(127 - exponent) << 23);
+                if (lane == 0) factor[row] = __uint_as_float((uint32_t)(127 + exponent) << 23);
+            }
+#pragma unroll
+            for (int j = 0; j < each; j++)
+                *reinterpret_cast<uint4 *>(q + query_byte<S>(row, lane + j * lanes)) = held[i][j].template narrow<S::fp8>(down);
+        }
+    }
+}
+
+// Word k of lane c of a quad becomes word c of lane k.
+__device__ __forceinline__ void turn_quad(uint32_t (&word)[4]) {
+    int32_t c = threadIdx.x % 4;
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+        uint32_t other = __shfl_xor_sync(0xffffffffu, c & 1 ? word[i] : word[i + 1], 1);
+        (c & 1 ? word[i] : word[i + 1]) = other;
+    }
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        uint32_t other = __shfl_xor_sync(0xffffffffu, c & 2 ? word[i] : word[i + 2], 2);
+        (c & 2 ? word[i] : word[i + 2]) = other;
+    }
+}
+
+// Sums of this lane's two rows, times their factors, to the output: 16 bytes a lane.
+template <class S>
+__device__ __forceinline__ void store_rows(const rdk_attn_prefill_sm90a_args &args, const prefill_work &w, const row_base &base,
+                                           int32_t row, int32_t first_dim, const float (&sum)[S::out_dims / 2], const float (&factor)[2]) {
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        row_place at = place_of(args, base, row + 8 * r);
+        bool mine = w.row + row + 8 * r < w.rows;
+        int64_t to = (int64_t)(w.q_begin + at.token) * args.out_stride_token + (int64_t)at.head * args.out_stride_head + first_dim;
+        int32_t c = threadIdx.x % 4;
+#pragma unroll
+        for (int d = 0; d < S::out_dims; d += 32) {
+            const float *from = sum + d / 2 + 2 * r; // four columns of eight dims, of which a lane has two
+            if (args.out_type == RDK_F32) {
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    if (mine)
+                        *reinterpret_cast<float2 *>(static_cast<float *>(args.out) + to + d + j * 8 + c * 2) =
+                            make_float2(from[4 * j] * factor[r], from[4 * j + 1] * factor[r]);
+                continue;
+            }
+            uint32_t word[4];
+#pragma unroll
+            for (int j = 0; j < 4; j++) word[j] = pack_bf16(from[4 * j] * factor[r], from[4 * j + 1] * factor[r]);
+            turn_quad(word);
+            if (mine)
+                *reinterpret_cast<uint4 *>(static_cast<__nv_bfloat16 *>(args.out) + to + d + c * 8) =
+                    make_uint4(word[0], word[1], word[2], word[3]);
+        }
+    }
+}
+
+#endif // RDK_SM90A_PREFILL_QUERIES_CUH
