@@ -121,12 +121,6 @@ __device__ __forceinline__ void copy_vector(void *to, const void *from, bool val
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(smem_address(to)), "l"(from), "r"(valid ? 16 : 0)
                  : "memory");
 }
-__device__ __forceinline__ void copies_commit() {
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-template <int LEFT> __device__ __forceinline__ void copies_wait() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
-}
 // Ordinary stores to shared memory before this are seen by the copy engine and the tensor cores after it.
 __device__ __forceinline__ void fence_async() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -179,12 +173,9 @@ __device__ __forceinline__ void store_word(uint4 *to, uint4 v) {
                  : "memory");
 }
 
-// ---- named barriers of a block, 1 to 15; arrive does not wait ------------------------------------------------------------
+// ---- named barriers of a block, 1 to 15 ------------------------------------------------------------------------------------
 template <int THREADS> __device__ __forceinline__ void named_sync(int id) {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "n"(THREADS) : "memory");
-}
-template <int THREADS> __device__ __forceinline__ void named_arrive(int id) {
-    asm volatile("bar.arrive %0, %1;" ::"r"(id), "n"(THREADS) : "memory");
 }
 
 template <int COUNT> __device__ __forceinline__ void registers_give() {
