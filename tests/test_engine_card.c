@@ -176,7 +176,9 @@ static void test_one_wait_a_step(void **state) {
     assert_int_equal(log.count, TOKENS);
     for (int i = 3; i < TOKENS; i++) { // the first step runs, the second is recorded
         assert_int_equal(log.at[i][0] - log.at[i - 1][0], 1);
-        assert_int_equal(log.at[i][1] - log.at[i - 1][1], 1); // greedy sampling is one launch
+        const int launches =
+            log.at[i][1] - log.at[i - 1][1]; // of the sampler: parts of a row, then their best
+        assert_true(launches == 1 || (launches == 2 && !card_is_simulated()));
         assert_int_equal(log.at[i][2] - log.at[i - 1][2], 1);
         assert_int_equal(log.at[i][3] - log.at[i - 1][3], 1);
     }
@@ -265,6 +267,7 @@ static void check_left_alone(const tiny_spec *spec, bool shuffled) {
 }
 static void test_layers_left_alone_are_told(void **state) {
     (void)state;
+    if (!card_is_simulated()) skip(); // its environment, or its layouts
     if (!probe()) skip();
     check_left_alone(&tiny_even, true);
     check_left_alone(&tiny_llama, false);
@@ -403,6 +406,7 @@ static rd_status run_failing(tiny_model *m, const int32_t *ids, int launches, in
 
 static void test_failing_card_leaves_nothing(void **state) {
     (void)state;
+    if (!card_is_simulated()) skip(); // its environment, or its layouts
     if (!probe()) skip();
     enum { NEVER = 1 << 30 };
     tiny_model m;

@@ -13,7 +13,6 @@
 #include "policy/aiter.h"
 #include "policy/draft.h"
 #include "policy/gemm_route.h"
-#include "policy/gemm_sm90a.h"
 #include "policy/lds_fit.h"
 #include "policy/reduce_route.h"
 #include "run_cli.h"
@@ -341,19 +340,8 @@ static void test_engine_share(void **state) {
     }
 }
 
-// 128 x 128 bytes a multiprocessor: 0.49 us at an H200's 33 GB/s of each, 0.93 at 2 TB/s over 114, below what the wide tile takes;
-// 1.87 at half of that, where both GEMMs wait for memory.
-static void test_crossover_of_hopper_gemms(void **state) {
-    (void)state;
-    assert_int_equal(rdi_gemm_sm90a_chunk_from(132, 4380), 65);
-    assert_int_equal(rdi_gemm_sm90a_chunk_from(114, 2000), 65);
-    assert_int_equal(rdi_gemm_sm90a_chunk_from(114, 1000), 129);
-    assert_int_equal(rdi_gemm_sm90a_chunk_from(132, 0), 65);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_crossover_of_hopper_gemms),
         cmocka_unit_test(test_vectors_decode_geometry),
         cmocka_unit_test(test_vectors_decode_geometry_edges),
         cmocka_unit_test(test_vectors_draft_cap),

@@ -83,19 +83,17 @@ int32_t rd_ctx_threads(const rd_ctx *ctx) {
 rdi_par *rdi_ctx_par(const rd_ctx *ctx) {
     return ctx->par;
 }
+void rdi_ctx_run_passes(rd_ctx *ctx) {
+    ctx->runs_passes = true;
+}
 const rdi_log *rdi_ctx_log(const rd_ctx *ctx) {
     return &ctx->log;
 }
 
 void rdi_ctx_decide(rdi_table table, const rd_device *device, const rdi_query *query, rdi_verdicts *out) {
     const rdi_answer *layout = rdi_query_find(query, "layout");
-    const rdi_answer *order_word = rdi_query_find(query, "order");
-    rdi_order_question question = {.arch = device->info.arch,
-                                   .op = query->op->info.name,
-                                   .layout = layout ? layout->word : NULL,
-                                   .order = order_word ? order_word->word : NULL,
-                                   .units = device->info.compute_units,
-                                   .read_gbs = device->info.read_gbs};
+    rdi_order_question question = {
+        .arch = device->info.arch, .op = query->op->info.name, .layout = layout ? layout->word : NULL};
     if (query->op->info.interval_key) rdi_query_int(query, query->op->info.interval_key, &question.interval);
     rdi_order order = rdi_order_decide(&question);
     rdi_preference preference = {.exclusive = order.exclusive};

@@ -3,24 +3,11 @@
 #include "policy/order.h"
 
 #include "policy/gemm_route.h"
-#include "policy/gemm_sm90a.h"
 
 #include <string.h>
 
 static bool gemm_route_rules(const char *arch, const char *op) {
     return !strncmp(arch, "gfx12", 5) && !strcmp(op, "gemm_fp8block");
-}
-
-static bool gemm_sm90a_rules(const char *arch, const char *op) {
-    return !strcmp(arch, "sm_90a") && !strcmp(op, "gemm_fp8block");
-}
-
-// Both classes only where the question leaves them open; else the rows of one class are all there are.
-static rdi_order decide_sm90a(const rdi_order_question *question) {
-    static const rdi_order chunk = {"chunk", "gemm_sm90a rule 1", false}, none = {"", "", false};
-    const bool open = question->order && !strcmp(question->order, "any");
-    const int64_t from = rdi_gemm_sm90a_chunk_from(question->units, question->read_gbs);
-    return open && question->interval >= from ? chunk : none;
 }
 
 rdi_order rdi_order_decide(const rdi_order_question *question) {
@@ -30,7 +17,6 @@ rdi_order rdi_order_decide(const rdi_order_question *question) {
         [RDI_GEMM_PRESHUFFLE] = {"preshuffle", "gemm_route rule 1", true},
         [RDI_GEMM_REFUSED] = {"preshuffle", "gemm_route rule 1", true},
     };
-    if (gemm_sm90a_rules(question->arch, question->op)) return decide_sm90a(question);
     if (!gemm_route_rules(question->arch, question->op) || question->interval < 1)
         return by_kind[RDI_GEMM_GENERIC];
     rdi_gemm_question gemm = {.gfx12 = true,
@@ -41,11 +27,6 @@ rdi_order rdi_order_decide(const rdi_order_question *question) {
 
 int32_t rdi_order_cuts(const char *arch, const char *op, const int64_t **cuts) {
     static const int64_t gemm_cuts[] = {RDI_SPLIT_K_MAX_M + 1, RDI_PRESHUFFLE_SMALL_M + 1};
-    static const int64_t sm90a_cuts[] = {RDI_SM90A_WIDE_TILE_M, RDI_SM90A_STEP_ROWS + 1};
-    if (gemm_sm90a_rules(arch, op)) {
-        *cuts = sm90a_cuts;
-        return (int32_t)RDI_COUNT(sm90a_cuts);
-    }
     if (!gemm_route_rules(arch, op)) return 0;
     *cuts = gemm_cuts;
     return (int32_t)RDI_COUNT(gemm_cuts);

@@ -8,10 +8,7 @@
 typedef struct rdi_order_question {
     const char *arch, *op; // "gfx1201", "gemm_fp8block"
     const char *layout;    // of the weight, NULL when not given
-    const char *order;     // the order class that is asked for, "any", or NULL
     int64_t interval;      // m or q_len; 0 when not given
-    int32_t units;         // of the chip
-    double read_gbs;       // of its memory, 0 = unknown
 } rdi_order_question;
 
 typedef struct rdi_order {
