@@ -201,7 +201,7 @@ static const rd_device_info h200 = {.compute_units = 132};
 // Chunks are cut at positions: they tile the line of keys without gap, and a count finds the chunk of the last key.
 static void test_attention_partition(void **state) {
     (void)state;
-    for (int32_t c = 0; c < 400; c++) {
+    for (int32_t c = 0; c < 900; c++) {
         int32_t begin = rdk_attn_chunk_begin(c), end = rdk_attn_chunk_begin(c + 1);
         assert_true(end > begin && begin % RDK_ATTN_STEP_KEYS == 0);
         assert_int_equal(rdk_attn_chunk_count(begin + 1), c + 1);

@@ -15,8 +15,7 @@ enum {
     RDK_ATTN_PREFETCH_BYTES = 65536, // that a loading warp asks for before the kernels ahead are complete
     RDK_ATTN_HEADROOM = 8,           // weights reach 2 to this: exact in 16 bits
     RDK_ATTN_MERGE_GROUPS = 16,
-    RDK_ATTN_MERGE_LANES = 16,         // of four dims
-    RDK_ATTN_BLOCK_BYTES = 221 * 1024, // shared memory of a block: one of the merge fits beside it
+    RDK_ATTN_MERGE_LANES = 16, // of four dims
 };
 
 // Chunks are cut at absolute positions alone, so that a row's bits follow from positions. Short ones first, since a short
@@ -53,6 +52,10 @@ RDK_HOST_DEVICE int rdk_attn_registers(int dims, int rows) {
     return rdk_attn_most_teams(dims, rows) == 2 ? 216 : rows == 8 ? 104 : 144;
 }
 
+RDK_HOST_DEVICE int rdk_attn_block_bytes(int rows) { // shared memory of a block
+    return (rows == 8 ? 221 : 227) * 1024;
+}
+
 // Shared memory of a block, for each team: a ring of slots, each 64 keys (or values) of one head in columns of 128 bytes; then
 // queries and weights (16 bits); then some words a row, the chunks announced, and barriers. dims: head size rounded up to 64,
 // 128, 256 or 512; rows: of a team.
@@ -73,7 +76,7 @@ RDK_HOST_DEVICE int rdk_attn_team_bytes(int dims, int fp8, int rows, int slots) 
            rows * RDK_ATTN_ROW_WORDS * 4 + RDK_ATTN_RECORD_BYTES;
 }
 RDK_HOST_DEVICE int rdk_attn_slots(int dims, int fp8, int rows, int teams) {
-    int room = RDK_ATTN_BLOCK_BYTES / teams - rdk_attn_team_bytes(dims, fp8, rows, 0);
+    int room = rdk_attn_block_bytes(rows) / teams - rdk_attn_team_bytes(dims, fp8, rows, 0);
     int slots = room / (rdk_attn_slot_bytes(dims, fp8) + 16);
     return slots < RDK_ATTN_MAX_SLOTS ? slots : RDK_ATTN_MAX_SLOTS;
 }

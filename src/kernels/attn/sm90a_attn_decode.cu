@@ -216,6 +216,7 @@ __device__ __forceinline__ void attend_chunk(const rdk_attn_sm90a_args &args, co
         if constexpr (values.early) {
             barrier_wait(full + place.slot, place.turn);
             values.load(slot, 0, left);
+            if (values.steps == 4) slot_done(empty, place, args.slots);
         }
         wgmma_wait<0>();
         wgmma_pin(*reinterpret_cast<float(*)[N / 2]>(&s));
@@ -234,7 +235,7 @@ __device__ __forceinline__ void attend_chunk(const rdk_attn_sm90a_args &args, co
             if (product || !values.early) values.load(slot, product, left);
             values.multiply(weights, product, o);
         }
-        slot_done(empty, place, args.slots);
+        if (values.steps < 4) slot_done(empty, place, args.slots);
         wgmma_wait<0>();
         pin<DIMS, N>(o);
     }

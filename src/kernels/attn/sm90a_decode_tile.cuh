@@ -159,8 +159,8 @@ template <bool FP8> __device__ __forceinline__ void pair_values(uint32_t first, 
 // A lane's values of some products of 16 keys: its dims of four keys each.
 template <int DIMS, int N, bool FP8> struct value_batch {
     using shape = attn_shape<DIMS, N, FP8>;
-    static constexpr bool early = DIMS * N <= 128 * 24; // the first batch beside the step's scores
-    static constexpr int steps = shape::lane_words * N <= 24 ? 4 : shape::lane_words * N <= 56 ? 2 : 1;
+    static constexpr bool early = DIMS * N <= 128 * 24; // the first batch beside the step's scores: its slot is free the sooner
+    static constexpr int steps = shape::lane_words > 2 ? (N == 8 ? 2 : 1) : shape::lane_words * N <= 24 ? 4 : 2;
     uint32_t word[steps][4][shape::lane_words]; // keys first, first ^ 5, then the same + 8
 
     // Products [step, step + steps) of a slot. Values of keys from `left` on are not the sequence's and count as zero, since 0 * NaN
