@@ -141,10 +141,12 @@ RD_API rd_status rd_engine_step(rd_engine *engine, const rd_step_item *items, in
 // replayed; a prefill pass, and all on a CPU, runs as it always does.
 typedef struct rd_profile_options {
     uint32_t struct_size;
-    int32_t sessions;       // of a decode step: one new token each, 0 = 1
-    int32_t context_tokens; // already in each session's cache
-    int32_t prefill_tokens; // > 0: one prefill pass of that many tokens of one session instead
-    int32_t repeats;        // samples of each time, 0 = 10
+    int32_t sessions;        // of a decode step: one new token each, 0 = 1
+    int32_t context_tokens;  // already in each session's cache
+    int32_t prefill_tokens;  // > 0: one prefill pass of that many tokens of one session instead
+    int32_t repeats;         // samples of each time, 0 = 10
+    rd_progress_fn progress; // between samples; non-zero stops: RD_E_CANCELLED
+    void *progress_state;
 } rd_profile_options;
 typedef struct rd_profile_part {
     const char *name;   // "qkv", "attention"

@@ -16,6 +16,8 @@
 #include <cJSON.h>
 #include <math.h>
 
+#define TINY RD_TEST_DIR "/../bench/shapes/tiny.json"
+
 static cli_result result;
 static scratch s;
 static char model[128];
@@ -125,6 +127,9 @@ static void test_bench_refuses_by_name(void **state) {
                  {"bench step --model x --config y", RD_E_INVALID, "needs one of --config"},
                  {"bench step --config y --batch 1,", RD_E_INVALID, "--batch=1,, needs up to 16 numbers"},
                  {"bench step --config y --batch 0", RD_E_INVALID, "--batch=0, needs up to 16 numbers"},
+                 {"bench step --context 512 --config " TINY, RD_E_INVALID, "--context=512, needs 1 to 511"},
+                 {"bench step --prefill 513 --config " TINY, RD_E_INVALID, "--prefill=513, needs 1 to"},
+                 {"check --small --full", RD_E_INVALID, "--small and --full exclude each other"},
                  {"bench step --config no_such_file", RD_E_IO, "no_such_file: No such file"},
                  {"bench attn_decode --shape Q_HEADS=5,KV_HEADS=2", RD_E_INVALID, "needs a whole ratio"},
                  {"bench attn_decode --shape KV=2,Q_LEN=3", RD_E_INVALID, "KV >= Q_LEN"},

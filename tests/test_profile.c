@@ -2,6 +2,7 @@
 // rd_engine_profile and models of random weights: which parts a pass has and how often, bytes and products against the shape's own
 // arithmetic, refusals by field, sessions that work as before; on the CPU and on the simulated card. No time is judged.
 #include "support/card_rig.h"
+#include "support/files.h"
 
 #include "radiance_run.h"
 
@@ -165,6 +166,67 @@ static void test_refusals(void **state) {
     close_fixture(&f);
 }
 
+static int stop_at(void *state, const char *what, int64_t done, int64_t total) {
+    assert_string_equal(what, "profile");
+    assert_true(done >= 0 && done < total);
+    return --*(int *)state == 0;
+}
+
+// Stopped at its first sample, within the whole pass and within a part: the engine serves the next call.
+static void test_stopping(void **state) {
+    (void)state;
+    fixture f;
+    assert_true(open_fixture(&f, "cpu", RD_DTYPE_BF16));
+    for (int calls = 1; calls < 40; calls += 7) {
+        int left = calls;
+        rd_profile_options o = {.struct_size = sizeof o,
+                                .sessions = 3,
+                                .context_tokens = 127,
+                                .repeats = 2,
+                                .progress = stop_at,
+                                .progress_state = &left};
+        rd_profile p = {.struct_size = sizeof p};
+        refused(rd_engine_profile(f.engine, &o, &p), RD_E_CANCELLED, "profile: stopped");
+        assert_int_equal(left, 0);
+        o.progress = NULL, o.repeats = 1;
+        must(rd_engine_profile(f.engine, &o, &p));
+        check_calls(&p, LAYERS, false);
+    }
+    close_fixture(&f);
+}
+
+// 2^26 blocks of 64 tokens: what an engine asks for is what its report says, beyond 32 bits of tokens too.
+static void test_huge_caches(void **state) {
+    (void)state;
+    const int64_t context = (int64_t)1 << 25, sessions = 128;
+    rd_ctx *ctx = NULL;
+    rd_model *model = NULL;
+    rd_engine *engine = NULL;
+    scratch s = scratch_make();
+    size_t bytes = 0;
+    uint8_t *config = file_read(tiny, &bytes);
+    assert_non_null(config);
+    file_write(scratch_path(&s, "config.json"), config, bytes);
+    file_edit(s.path, "\"max_position_embeddings\": 512", "\"max_position_embeddings\": 33554432");
+    must(rd_model_open_random(s.path, 1, &model));
+    must(rd_ctx_create(&(rd_ctx_options){.struct_size = sizeof(rd_ctx_options), .threads = 1}, &ctx));
+    const rd_engine_options o = {.struct_size = sizeof o,
+                                 .context_tokens = (int32_t)context,
+                                 .max_sessions = (int32_t)sessions,
+                                 .max_batch_rows = 17,
+                                 .kv_dtype = RD_DTYPE_BF16};
+    rd_memory_report report = {.struct_size = sizeof report};
+    must(rd_engine_memory(ctx, model, &o, &report));
+    assert_int_equal(report.kv_per_token, LAYERS * 2 * KV_DIM * 2);
+    assert_int_equal(report.kv_cache, context * sessions * LAYERS * 2 * KV_DIM * 2); // 8 TiB
+    assert_int_equal(rd_engine_create(ctx, model, &o, &engine), RD_E_NOMEM);
+    assert_null(engine);
+    rd_ctx_free(ctx);
+    rd_model_close(model);
+    free(config);
+    scratch_remove(&s);
+}
+
 // The pool, the plans and the weights are as they were: sessions give what they gave before a profile.
 static void test_sessions_after_a_profile(void **state) {
     (void)state;
@@ -237,6 +299,8 @@ int main(void) {
         cmocka_unit_test(test_step_on_a_card),
         cmocka_unit_test(test_prefill),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_stopping),
+        cmocka_unit_test(test_huge_caches),
         cmocka_unit_test(test_sessions_after_a_profile),
         cmocka_unit_test(test_random_models),
         cmocka_unit_test(test_read_ceiling),

@@ -54,6 +54,22 @@ static int progress(void *state, const char *what, int64_t done, int64_t total) 
     return cli_interrupted();
 }
 
+// Defaults shrink to what the model holds; a number that was asked for is run or refused.
+static rd_status fit_context(step_bench *b) {
+    const bench_options *o = b->run->options;
+    const int32_t most = b->info.context_tokens;
+    if (o->context >= most)
+        return cli_error(RD_E_INVALID,
+                         "--context=%d, needs 1 to %d: the model's %d positions less the step's",
+                         (int)b->context, (int)most - 1, (int)most);
+    if (o->prefill > most)
+        return cli_error(RD_E_INVALID, "--prefill=%d, needs 1 to the model's %d positions", (int)b->prefill,
+                         (int)most);
+    if (b->context >= most) b->context = most - 1;
+    if (b->prefill > most) b->prefill = most;
+    return RD_OK;
+}
+
 static rd_status open_model(step_bench *b) {
     const bench_options *o = b->run->options;
     b->info = (rd_model_info){.struct_size = sizeof b->info};
@@ -61,8 +77,7 @@ static rd_status open_model(step_bench *b) {
         o->config ? rd_model_open_random(o->config, 1, &b->model) : rd_model_open(o->model, &b->model);
     if (status == RD_OK) status = rd_model_get_info(b->model, &b->info);
     if (status != RD_OK) return cli_fail(status);
-    if (b->context >= b->info.context_tokens) b->context = b->info.context_tokens - 1;
-    if (b->prefill > b->info.context_tokens) b->prefill = b->info.context_tokens;
+    if ((status = fit_context(b)) != RD_OK) return status;
     const int32_t tokens = b->context + 1 > b->prefill ? b->context + 1 : b->prefill;
     const bool fp8_kv = o->kv && !strcmp(o->kv, "fp8"), on_card = rd_ctx_device_number(b->run->ctx) != 0;
     if (o->kv && !fp8_kv && strcmp(o->kv, "bf16") != 0)
@@ -171,7 +186,8 @@ static rd_status bench_pass(step_bench *b, int32_t batch) {
                                   .sessions = batch ? batch : 1,
                                   .context_tokens = batch ? b->context : 0,
                                   .prefill_tokens = batch ? 0 : b->prefill,
-                                  .repeats = LEAST_REPEATS + (int32_t)(seconds * 50)};
+                                  .repeats = LEAST_REPEATS + (int32_t)(seconds * 50),
+                                  .progress = progress};
     char pass[96];
     if (batch)
         snprintf(pass, sizeof pass, "step,batch=%d,context=%d", (int)batch, (int)b->context);

@@ -204,6 +204,7 @@ rd_status cli_run_check(int argc, char **argv) {
                   "the acceptance grids. Exit code 10 when a row fails.",
                   options, CLI_COUNT(options), 0, 0, argc, argv, &args);
     if (status != RD_OK || args.done) return status;
+    if (small && full) return cli_error(RD_E_INVALID, "--small and --full exclude each other");
     if (!seed) seed = (int64_t)time(NULL);
     totals sum = {.list = json ? cJSON_CreateArray() : NULL};
     if (json) fprintf(stderr, "seed %lld\n", (long long)seed);

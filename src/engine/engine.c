@@ -92,7 +92,7 @@ static void carve_cache(rd_engine *engine, rdi_slab *slab) {
             k.stride[1] = 1;
             k.stride[3] = 16;
         }
-        const int64_t bytes = g->pool_blocks * RDI_BLOCK_TOKENS * kv_token_bytes(g) / 2;
+        const int64_t bytes = (int64_t)g->pool_blocks * RDI_BLOCK_TOKENS * kv_token_bytes(g) / 2;
         k.data = rdi_slab_take(slab, bytes);
         v.data = rdi_slab_take(slab, bytes);
         engine->layer[i].k_cache = k;

@@ -100,6 +100,12 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+// Between samples: a pass of a large model takes seconds, and there are hundreds of them.
+static rd_status go_on(const rd_profile_options *o, int32_t done, int32_t repeats) {
+    if (!o->progress || !o->progress(o->progress_state, "profile", done, repeats)) return RD_OK;
+    return rdi_fail(RD_E_CANCELLED, "profile: stopped before it was done");
+}
+
 static rd_status sample(rd_engine *engine, rd_graph *graph, rd_timer *timer, double *us) {
     RDI_TRY(rd_timer_start(timer, engine->memory.stream));
     RDI_TRY(graph ? rd_graph_launch(graph, engine->memory.stream) : run_pass(engine));
@@ -107,14 +113,18 @@ static rd_status sample(rd_engine *engine, rd_graph *graph, rd_timer *timer, dou
     return rd_timer_read(timer, us);
 }
 
-static rd_status time_pass(rd_engine *engine, bool as_graph, int32_t repeats, double *best, double *median) {
+static rd_status time_pass(rd_engine *engine, const rd_profile_options *o, bool as_graph, double *best,
+                           double *median) {
+    const int32_t repeats = o->repeats ? o->repeats : DEFAULT_REPEATS;
     rd_graph *graph = NULL;
     rd_timer *timer = NULL;
     double *us = rdi_alloc((size_t)(repeats + WARM_UPS) * sizeof *us);
     rd_status status = us ? rd_timer_create(engine->ctx, &timer) : RD_E_NOMEM;
     if (status == RD_OK && as_graph) status = rdi_pass_record(engine, run_pass, &graph);
-    for (int32_t i = 0; i < repeats + WARM_UPS && status == RD_OK; i++)
-        status = sample(engine, graph, timer, &us[i < WARM_UPS ? 0 : i - WARM_UPS]);
+    for (int32_t i = 0; i < repeats + WARM_UPS && status == RD_OK; i++) {
+        status = go_on(o, i, repeats + WARM_UPS);
+        if (status == RD_OK) status = sample(engine, graph, timer, &us[i < WARM_UPS ? 0 : i - WARM_UPS]);
+    }
     if (status == RD_OK) {
         qsort(us, (size_t)repeats, sizeof *us, by_size);
         *best = us[0];
@@ -135,17 +145,17 @@ static rd_status count_parts(rd_engine *engine, rdi_tally *counts) {
     return status;
 }
 
-static rd_status time_some(rd_engine *engine, uint32_t parts, bool as_graph, int32_t repeats,
+static rd_status time_some(rd_engine *engine, const rd_profile_options *o, uint32_t parts, bool as_graph,
                            double *median) {
     rdi_tally some = {.only = parts};
     double best = 0;
     engine->tally = &some;
-    rd_status status = time_pass(engine, as_graph, repeats, &best, median);
+    rd_status status = time_pass(engine, o, as_graph, &best, median);
     engine->tally = NULL;
     return status;
 }
 
-static rd_status time_part(rd_engine *engine, const rdi_tally *counts, int part, int32_t repeats,
+static rd_status time_part(rd_engine *engine, const rd_profile_options *o, const rdi_tally *counts, int part,
                            rd_profile *out) {
     rd_profile_part *at = &out->part[out->part_count++];
     double without = 0;
@@ -154,8 +164,8 @@ static rd_status time_part(rd_engine *engine, const rdi_tally *counts, int part,
                             .calls = counts->calls[part],
                             .bytes = counts->bytes[part],
                             .flops = counts->flops[part]};
-    RDI_TRY(time_some(engine, 1u << part, engine->geometry.on_card, repeats, &at->us));
-    RDI_TRY(time_some(engine, ~(1u << part), out->is_graph, repeats, &without));
+    RDI_TRY(time_some(engine, o, 1u << part, engine->geometry.on_card, &at->us));
+    RDI_TRY(time_some(engine, o, ~(1u << part), out->is_graph, &without));
     at->us_in_pass = out->us_median - without;
     out->parts_us += at->us;
     out->bytes += at->bytes;
@@ -166,7 +176,6 @@ static rd_status time_part(rd_engine *engine, const rdi_tally *counts, int part,
 
 static rd_status profile_locked(rd_engine *engine, const rd_profile_options *o, int32_t sessions,
                                 rd_profile *out) {
-    const int32_t repeats = o->repeats ? o->repeats : DEFAULT_REPEATS;
     rdi_tally counts;
     RDI_TRY(rdi_memory_settle(&engine->memory));
     RDI_TRY(fill_cache(engine));
@@ -174,11 +183,11 @@ static rd_status profile_locked(rd_engine *engine, const rd_profile_options *o, 
     RDI_TRY(run_pass(engine)); // every buffer holds a pass's values
     RDI_TRY(rdi_memory_settle(&engine->memory));
     out->is_graph = engine->geometry.on_card && !o->prefill_tokens;
-    RDI_TRY(time_pass(engine, out->is_graph, repeats, &out->us_best, &out->us_median));
+    RDI_TRY(time_pass(engine, o, out->is_graph, &out->us_best, &out->us_median));
     RDI_TRY(count_parts(engine, &counts));
     for (int part = 0; part < RDI_PARTS; part++)
         if (counts.calls[part] && (part != RDI_PART_UPLOAD || engine->geometry.on_card))
-            RDI_TRY(time_part(engine, &counts, part, repeats, out));
+            RDI_TRY(time_part(engine, o, &counts, part, out));
     return rdi_memory_settle(&engine->memory);
 }
 
