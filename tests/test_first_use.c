@@ -101,6 +101,25 @@ static void test_a_wrong_row_is_left_out_and_remembered(void **state) {
     free(rows);
 }
 
+// A file where the folder should be: what the check found holds for this context, and the next start is told that it checks again.
+static void test_a_folder_that_cannot_be_written(void **state) {
+    (void)state;
+    rd_ctx *ctx = card_ctx();
+    if (!ctx) skip();
+    char command[8192];
+    snprintf(command, sizeof command, "cd '%s' && rm -rf radiance && touch radiance", cache);
+    assert_int_equal(system(command), 0);
+    ctx->log = (rdi_log){keep_log, NULL};
+    logged[0] = 0;
+    must(rdi_first_use_apply(ctx));
+    assert_non_null(strstr(logged, "/radiance/rows-AMD-Radeon-AI-PRO-R9700"));
+    assert_non_null(strstr(logged, "cannot be written: Not a directory"));
+    assert_int_equal(ctx->table.count, rdi_row_count);
+    rd_ctx_free(ctx);
+    snprintf(command, sizeof command, "rm '%s'/radiance", cache);
+    assert_int_equal(system(command), 0);
+}
+
 // ---- a row that stops the card -------------------------------------------------------------------------------------------
 static rdi_driver stopping; // the card's own, which act_mul's launch stops
 static const rdi_driver *the_real;
@@ -198,6 +217,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_row_passes),
         cmocka_unit_test(test_a_wrong_row_is_left_out_and_remembered),
+        cmocka_unit_test(test_a_folder_that_cannot_be_written),
         cmocka_unit_test(test_a_row_that_stops_the_card),
         cmocka_unit_test(test_trust_skips),
     };

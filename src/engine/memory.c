@@ -119,7 +119,8 @@ rd_status rdi_memory_commit(rdi_memory *memory, void *to, int64_t bytes) {
 void *rdi_slab_take(rdi_slab *slab, int64_t bytes) {
     static _Alignas(SLAB_ALIGN_BYTES) unsigned char placeholder[SLAB_ALIGN_BYTES];
     void *place = slab->base ? slab->base + slab->used_bytes : placeholder;
-    slab->used_bytes += rdi_round_up(bytes, SLAB_ALIGN_BYTES);
+    // No machine has so much: the sum stops there, and the allocation is what refuses it.
+    slab->used_bytes = rdi_min(slab->used_bytes + rdi_round_up(bytes, SLAB_ALIGN_BYTES), INT64_MAX / 2);
     return place;
 }
 

@@ -62,29 +62,46 @@ static bool read_verdicts(const rd_ctx *ctx, bool *bad) {
     return good && all;
 }
 
-// Replaced by rename: readers see the old or the new one. A folder that cannot be written costs the check again.
-static void keep_verdicts(const rd_ctx *ctx, const bool *bad, bool all) {
-    char folder[PATH_BYTES], path[PATH_BYTES], fresh[PATH_BYTES + 16], head[HEAD_BYTES];
-    if (!file_path(ctx, folder, path)) return;
+// Replaced by rename: readers see the old or the new one.
+static bool write_verdicts(const rd_ctx *ctx, const bool *bad, bool all, char *folder, const char *path) {
+    char fresh[PATH_BYTES + 16], head[HEAD_BYTES];
     for (char *at = folder + 1;; at++) {
         if (*at && *at != '/') continue;
         char kept = *at;
         *at = 0;
-        if (mkdir(folder, 0777) && errno != EEXIST) return;
+        if (mkdir(folder, 0777) && errno != EEXIST) return false;
         *at = kept;
         if (!kept) break;
     }
     snprintf(fresh, sizeof fresh, "%s.XXXXXX", path);
     int handle = mkstemp(fresh);
     FILE *file = handle < 0 ? NULL : fdopen(handle, "w");
-    if (!file) return;
+    if (!file) return false;
     head_line(ctx, head);
     bool written = fputs(head, file) >= 0;
     for (int32_t i = 0; i < ctx->table.count && written; i++)
         if (bad[i]) written = fprintf(file, "%s\n", ctx->table.rows[i].info.name) > 0;
     if (all && written) written = fprintf(file, "%s\n", all_tried) > 0;
     written = !fclose(file) && written;
-    if (!written || rename(fresh, path)) unlink(fresh);
+    if (written && !rename(fresh, path)) return true;
+    const int error = errno;
+    unlink(fresh);
+    errno = error;
+    return false;
+}
+
+// A folder that cannot be written costs the check again at every start: no reason to fail, but one to say so.
+static void keep_verdicts(const rd_ctx *ctx, const bool *bad, bool all) {
+    char folder[PATH_BYTES], path[PATH_BYTES];
+    if (!file_path(ctx, folder, path))
+        rdi_log_write(&ctx->log, RD_LOG_WARN,
+                      "%s: what its kernels' check found cannot be kept, needs XDG_CACHE_HOME or HOME, under "
+                      "%d bytes",
+                      ctx->device->info.model, PATH_BYTES);
+    else if (!write_verdicts(ctx, bad, all, folder, path))
+        rdi_log_write(&ctx->log, RD_LOG_WARN,
+                      "%s cannot be written: %s: every kernel is checked again at the next start", path,
+                      strerror(errno));
 }
 
 static rd_status take_out(rd_ctx *ctx, const bool *bad) {
