@@ -201,7 +201,6 @@ static void test_huge_caches(void **state) {
     const int64_t context = (int64_t)1 << 25, sessions = 128;
     rd_ctx *ctx = NULL;
     rd_model *model = NULL;
-    rd_engine *engine = NULL;
     scratch s = scratch_make();
     size_t bytes = 0;
     uint8_t *config = file_read(tiny, &bytes);
@@ -219,8 +218,6 @@ static void test_huge_caches(void **state) {
     must(rd_engine_memory(ctx, model, &o, &report));
     assert_int_equal(report.kv_per_token, LAYERS * 2 * KV_DIM * 2);
     assert_int_equal(report.kv_cache, context * sessions * LAYERS * 2 * KV_DIM * 2); // 8 TiB
-    assert_int_equal(rd_engine_create(ctx, model, &o, &engine), RD_E_NOMEM);
-    assert_null(engine);
     rd_ctx_free(ctx);
     rd_model_close(model);
     free(config);
