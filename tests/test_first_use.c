@@ -67,7 +67,7 @@ static void test_a_wrong_row_is_left_out_and_remembered(void **state) {
     if (!ctx) skip();
     rdi_row *rows = broken_rows();
     ctx->log = (rdi_log){keep_log, NULL};
-    ctx->table = (rdi_table){rows, rdi_row_count};
+    ctx->table = (rdi_table){rows, rdi_row_count, false};
     logged[0] = 0, calls = 0;
     must(rdi_first_use_apply(ctx));
     assert_true(calls > 0);
@@ -83,7 +83,7 @@ static void test_a_wrong_row_is_left_out_and_remembered(void **state) {
     rd_ctx_free(ctx);
     // Remembered: nothing runs, the row is out.
     ctx = card_ctx();
-    ctx->table = (rdi_table){rows, rdi_row_count};
+    ctx->table = (rdi_table){rows, rdi_row_count, false};
     calls = 0;
     must(rdi_first_use_apply(ctx));
     assert_int_equal(calls, 0);
@@ -94,7 +94,7 @@ static void test_a_wrong_row_is_left_out_and_remembered(void **state) {
     snprintf(command, sizeof command, "sed -i '1s/^/x/' '%s'/radiance/rows-*", cache);
     assert_int_equal(system(command), 0);
     ctx = card_ctx();
-    ctx->table = (rdi_table){rows, rdi_row_count};
+    ctx->table = (rdi_table){rows, rdi_row_count, false};
     must(rdi_first_use_apply(ctx));
     assert_true(calls > 0);
     rd_ctx_free(ctx);
