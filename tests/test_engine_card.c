@@ -6,6 +6,7 @@
 
 #include "backend/backend.h"
 #include "ops/ctx.h"
+#include "ops/plan.h"
 
 static rd_ctx *probe(void) { // NULL: no simulator or no kernels, and skipped with the reason
     rd_ctx *ctx = card_ctx();
@@ -183,6 +184,28 @@ static void test_one_wait_a_step(void **state) {
         assert_int_equal(log.at[i][3] - log.at[i - 1][3], 1);
     }
     r.ctx->device->card->driver = the_real;
+    rig_close(&r);
+    tiny_free(&m);
+}
+
+// Of an engine's plans those of GEMMs alone may start before what is ahead of them has ended.
+static void test_gemms_alone_start_early(void **state) {
+    (void)state;
+    if (!probe()) skip();
+    tiny_model m;
+    rig r;
+    tiny_make(&m, &tiny_even, ++seed);
+    rig_open(&r, &m, (rig_options){.context = 128, .w8a8 = 1, .device = card_device()});
+    int others = 0;
+    for (int slot = 0; slot < RDI_PLAN_SLOTS; slot++) {
+        const rd_plan *plan = r.engine->plan[slot];
+        if (plan) assert_true(rdi_plan_starts_in_turn(plan));
+        others += plan != NULL;
+    }
+    assert_true(others > 5 && r.engine->linear_plan_count > 2);
+    for (int i = 0; i < r.engine->linear_plan_count; i++)
+        for (int pass = 0; pass < RDI_PASS_CLASSES; pass++)
+            assert_false(rdi_plan_starts_in_turn(r.engine->linear_plan[i].plan[pass]));
     rig_close(&r);
     tiny_free(&m);
 }
@@ -455,6 +478,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_logits_near_the_host),
         cmocka_unit_test(test_speculation_and_graphs),
         cmocka_unit_test(test_batch_is_alone),
+        cmocka_unit_test(test_gemms_alone_start_early),
         cmocka_unit_test(test_one_wait_a_step),
         cmocka_unit_test(test_verify_is_replayed),
         cmocka_unit_test(test_prefill_is_chunk),

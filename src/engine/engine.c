@@ -3,8 +3,6 @@
 // the weights are loaded. rd_engine_memory runs the same code up to the allocation, so its figures are what is allocated.
 #include "engine/engine.h"
 
-#include "base/par.h"
-
 #include <string.h>
 
 // Rows of order class "step" take 128 rows a call; a larger pass would fall to class "chunk", and a session's bits would
@@ -191,7 +189,6 @@ static rd_status measure(rd_ctx *ctx, const rd_model *model, const rd_engine_opt
     if (!ctx || !model) return rdi_fail(RD_E_INVALID, "engine: %s is NULL", ctx ? "model" : "ctx");
     engine->ctx = ctx;
     engine->model = model;
-    rdi_ctx_run_passes(ctx);
     RDI_TRY(rdi_memory_init(&engine->memory, ctx));
     engine->host_memory = rdi_memory_of_host(&engine->memory);
     RDI_TRY(derive_geometry(rdi_model_get_config(model), options ? options : &defaults,

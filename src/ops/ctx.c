@@ -83,9 +83,6 @@ int32_t rd_ctx_threads(const rd_ctx *ctx) {
 rdi_par *rdi_ctx_par(const rd_ctx *ctx) {
     return ctx->par;
 }
-void rdi_ctx_run_passes(rd_ctx *ctx) {
-    ctx->runs_passes = true;
-}
 const rdi_log *rdi_ctx_log(const rd_ctx *ctx) {
     return &ctx->log;
 }

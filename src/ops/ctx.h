@@ -13,7 +13,6 @@ struct rd_ctx {
     rdi_table table;   // all rows of the build; a test may put its own here
     rdi_row *own_rows; // the table's, when a card's check left rows out
     rdi_selections selections;
-    bool runs_passes; // an engine's: whole passes follow one another (launch.c)
 };
 
 void rdi_ctx_decide(rdi_table table, const rd_device *device, const rdi_query *query, rdi_verdicts *out);

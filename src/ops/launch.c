@@ -4,8 +4,6 @@
 #include "ops/ctx.h"
 #include "ops/plan.h"
 
-#include <string.h>
-
 bool rdi_plan_on_host(const rd_plan *plan) {
     return rdi_plan_ctx(plan)->device->backend == RDI_BACKEND_CPU;
 }
@@ -30,13 +28,6 @@ size_t rdi_row_ws_bytes(const rd_plan *plan, const rdi_row *row, const void *arg
     return row->ws_bytes(args, row->geometry ? ctx->device->info.compute_units : rdi_par_threads(ctx->par));
 }
 
-// Dependent launches in a pass of hundreds: only GEMMs have something to do before their input is ready (they read weights). An
-// unbroken chain of dependent edges runs far ahead of itself and holds the processors' room: of a 32B shape on an H200 a layer
-// takes 207 us that way, 184 without such edges, and 179 with those into GEMMs alone (2026-11-30, docs/decisions/008-sm90a.md).
-static bool keeps_dependent(const rd_plan *plan) {
-    return !rdi_plan_ctx(plan)->runs_passes || !strncmp(rdi_plan_op(plan), "gemm", 4);
-}
-
 static rd_status launch_on_card(const rd_plan *plan, const rdi_row *row, const void *args, void *ws,
                                 rd_stream stream) {
     const rd_device *device = rdi_plan_ctx(plan)->device;
@@ -45,7 +36,7 @@ static rd_status launch_on_card(const rd_plan *plan, const rdi_row *row, const v
     int32_t count = row->geometry(args, ws, &device->info, launches);
     if (count < 1) return RD_E_INVALID; // the geometry has said what does not fit
     for (int32_t i = 0; i < count; i++) {
-        launches[i].dependent = launches[i].dependent && keeps_dependent(plan);
+        launches[i].dependent = launches[i].dependent && !rdi_plan_starts_in_turn(plan);
         RDI_TRY(rdi_card_launch(device->card, loaded, &launches[i], stream));
     }
     return RD_OK;

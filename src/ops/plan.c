@@ -23,6 +23,7 @@ struct rd_plan {
     rd_ctx *ctx;
     int64_t lo, hi;
     int32_t count;
+    bool in_turn; // rdi_plan_start_in_turn
     plan_range ranges[];
 };
 
@@ -236,6 +237,13 @@ rd_status rd_plan_text(const rd_plan *plan, char *text, size_t *bytes) {
     if (text && used + 1 > capacity)
         return rdi_fail(RD_E_LIMIT, "rd_plan_text: bytes=%zu, needs %zu", capacity, used + 1);
     return RD_OK;
+}
+
+void rdi_plan_start_in_turn(rd_plan *plan) {
+    plan->in_turn = true;
+}
+bool rdi_plan_starts_in_turn(const rd_plan *plan) {
+    return plan->in_turn;
 }
 
 const rd_ctx *rdi_plan_ctx(const rd_plan *plan) {

@@ -56,9 +56,6 @@ __device__ __forceinline__ void copy_box3(void *to, const void *map, uint64_t *b
                  "l"(map), "r"(smem_address(barrier)), "r"(x), "r"(y), "r"(z)
                  : "memory");
 }
-__device__ __forceinline__ void named_sync(int id, int threads) {
-    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
 // The units of a call in order: sequence by sequence; in it, as many KV heads together as the second-level cache holds; in those,
 // the row tiles from the last, which sees most keys. Block b starts with unit b and then takes the next one that is left. All
 // lanes of a warp call it.

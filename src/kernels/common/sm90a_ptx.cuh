@@ -174,8 +174,8 @@ __device__ __forceinline__ void store_word(uint4 *to, uint4 v) {
 }
 
 // ---- named barriers of a block, 1 to 15 ------------------------------------------------------------------------------------
-template <int THREADS> __device__ __forceinline__ void named_sync(int id) {
-    asm volatile("bar.sync %0, %1;" ::"r"(id), "n"(THREADS) : "memory");
+__device__ __forceinline__ void named_sync(int id, int threads) {
+    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
 template <int COUNT> __device__ __forceinline__ void registers_give() {
