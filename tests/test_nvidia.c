@@ -209,7 +209,7 @@ static void test_attention_partition(void **state) {
     }
     assert_int_equal(rdk_attn_chunk_count(0), 0);
     assert_int_equal(rdk_attn_chunk_count(32768), 80);
-    assert_int_equal(rdk_attn_chunk_count(131072), 176);
+    assert_int_equal(rdk_attn_chunk_count(131072), 272);
     // The sizes partition the chunks: none is cut by the border of a size.
     for (int32_t size = 1; size < RDK_ATTN_SIZES; size++) {
         int32_t chunk = rdk_attn_chunk_count(rdk_attn_size_begin(size));

@@ -22,21 +22,21 @@ enum {
 // context must still fill the card; longer ones later, since each chunk of each row costs a partial result.
 RDK_HOST_DEVICE int32_t rdk_attn_chunk_begin(int32_t chunk) {
     return chunk <= 32    ? chunk * 256
-           : chunk <= 80  ? 8192 + (chunk - 32) * 512
-           : chunk <= 176 ? 32768 + (chunk - 80) * 1024
-                          : 131072 + (chunk - 176) * 2048;
+           : chunk <= 272 ? 8192 + (chunk - 32) * 512
+           : chunk <= 656 ? 131072 + (chunk - 272) * 1024
+                          : 524288 + (chunk - 656) * 2048;
 }
 RDK_HOST_DEVICE int32_t rdk_attn_chunk_count(int32_t keys) {
     return keys <= 8192     ? (keys + 255) / 256
-           : keys <= 32768  ? 32 + (keys - 8192 + 511) / 512
-           : keys <= 131072 ? 80 + (keys - 32768 + 1023) / 1024
-                            : 176 + (keys - 131072 + 2047) / 2048;
+           : keys <= 131072 ? 32 + (keys - 8192 + 511) / 512
+           : keys <= 524288 ? 272 + (keys - 131072 + 1023) / 1024
+                            : 656 + (keys - 524288 + 2047) / 2048;
 }
 
 // The first key of the chunks of one size (0: 256 keys, ... 3: 2048).
 enum { RDK_ATTN_SIZES = 4 };
 RDK_HOST_DEVICE int32_t rdk_attn_size_begin(int32_t size) {
-    return size == 0 ? 0 : size == 1 ? 8192 : size == 2 ? 32768 : size == 3 ? 131072 : 0x7fffffc0;
+    return size == 0 ? 0 : size == 1 ? 8192 : size == 2 ? 131072 : size == 3 ? 524288 : 0x7fffffc0;
 }
 
 // Teams of a block, which fill each other's gaps: as many as the registers of their rows leave room for. The registers of a
