@@ -36,7 +36,7 @@ static const rdi_row rows[] = {
     ROW("attn_decode_amd_gfx1201", "attn_decode", AMD, "amd", RDI_ISA_GFX1201, 0, rows64),
     ROW("attn_decode_any_cpu_ref", "attn_decode", CPU, "cpu", 0, 1, attn_all),
 };
-static const rdi_table table = {rows, (int32_t)RDI_COUNT(rows)};
+static const rdi_table table = {rows, (int32_t)RDI_COUNT(rows), false};
 
 static rd_ctx *open_ctx(const char *device) {
     rd_ctx *ctx = NULL;

@@ -7,10 +7,13 @@
 #include "support/card_rig.h"
 
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "backend/backend.h"
+#include "kernels/attn/args.h"
 #include "kernels/elementwise/args.h"
+#include "kernels/gemm_fp8block/args.h"
 #include "kernels/rows.h"
 #include "ops/first_use.h"
 #include "run_cli.h"
@@ -67,7 +70,7 @@ static void test_a_wrong_row_is_left_out_and_remembered(void **state) {
     if (!ctx) skip();
     rdi_row *rows = broken_rows();
     ctx->log = (rdi_log){keep_log, NULL};
-    ctx->table = (rdi_table){rows, rdi_row_count};
+    ctx->table = (rdi_table){rows, rdi_row_count, false};
     logged[0] = 0, calls = 0;
     must(rdi_first_use_apply(ctx));
     assert_true(calls > 0);
@@ -83,7 +86,7 @@ static void test_a_wrong_row_is_left_out_and_remembered(void **state) {
     rd_ctx_free(ctx);
     // Remembered: nothing runs, the row is out.
     ctx = card_ctx();
-    ctx->table = (rdi_table){rows, rdi_row_count};
+    ctx->table = (rdi_table){rows, rdi_row_count, false};
     calls = 0;
     must(rdi_first_use_apply(ctx));
     assert_int_equal(calls, 0);
@@ -94,11 +97,92 @@ static void test_a_wrong_row_is_left_out_and_remembered(void **state) {
     snprintf(command, sizeof command, "sed -i '1s/^/x/' '%s'/radiance/rows-*", cache);
     assert_int_equal(system(command), 0);
     ctx = card_ctx();
-    ctx->table = (rdi_table){rows, rdi_row_count};
+    ctx->table = (rdi_table){rows, rdi_row_count, false};
     must(rdi_first_use_apply(ctx));
     assert_true(calls > 0);
     rd_ctx_free(ctx);
     free(rows);
+}
+
+// ---- a row that is wrong at its second case alone ------------------------------------------------------------------------
+static rdi_geometry_fn right;
+static int32_t wrong_at_128_rows(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
+    rdi_gemm_args other = *(const rdi_gemm_args *)args;
+    if (other.m == 128) other.m = 112; // the eighth tile of 16 rows is left out
+    return right(&other, ws, device, out);
+}
+static int32_t wrong_at_head_256(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
+    rdi_attn_args other = *(const rdi_attn_args *)args;
+    if (other.head_dim == 256) other.scale *= 2;
+    return right(&other, ws, device, out);
+}
+static rdi_row built_row(const char *name) {
+    for (int32_t i = 0; i < rdi_row_count; i++)
+        if (!strcmp(rdi_rows[i].info.name, name)) return rdi_rows[i];
+    fail_msg("%s is not built", name);
+    return (rdi_row){.isa = 0};
+}
+
+static void test_a_row_that_is_wrong_at_its_second_case(void **state) {
+    (void)state;
+    static const struct {
+        const char *row, *where;
+        rdi_geometry_fn wrong;
+    } cases[] = {
+        {"gemm_fp8block_step_gfx1201", "128 rows", wrong_at_128_rows},
+        {"gemm_fp8block_step_preshuffle_gfx1201", "128 rows", wrong_at_128_rows},
+        {"gemm_fp8block_w8a16_step_gfx1201", "128 rows", wrong_at_128_rows},
+        {"attn_prefill_fp8kv_gfx1201", "head 256", wrong_at_head_256},
+        {"attn_prefill_bf16kv_gfx1201", "head 256", wrong_at_head_256},
+        {"attn_decode_fp8kv_gfx1201", "head 256", wrong_at_head_256},
+        {"attn_decode_bf16kv_gfx1201", "head 256", wrong_at_head_256},
+    };
+    rd_ctx *ctx = card_ctx();
+    if (!ctx) skip();
+    ctx->log = (rdi_log){keep_log, NULL};
+    for (size_t i = 0; i < RDI_COUNT(cases); i++) {
+        rdi_row row = built_row(cases[i].row);
+        char expected[256];
+        bool bad = false;
+        right = row.geometry, row.geometry = cases[i].wrong;
+        ctx->table = (rdi_table){&row, 1, false};
+        logged[0] = 0;
+        must(rdi_first_use_run(ctx, &bad));
+        snprintf(expected, sizeof expected,
+                 "%s is left out: its results are not those of the reference at %s\n", cases[i].row,
+                 cases[i].where);
+        assert_string_equal(logged, expected);
+        assert_true(bad);
+    }
+    ctx->table = rdi_table_built();
+    rd_ctx_free(ctx);
+}
+
+// With its step row gone, a step is refused by name; chunk rows give other bits.
+static void test_a_class_that_failed_is_refused(void **state) {
+    (void)state;
+    rd_ctx *ctx = card_ctx();
+    if (!ctx) skip();
+    char command[8192];
+    snprintf(command, sizeof command, "rm -f '%s'/radiance/rows-*", cache);
+    assert_int_equal(system(command), 0);
+    rdi_row rows[] = {built_row("gemm_fp8block_step_gfx1201"), built_row("gemm_fp8block_chunk_gfx1201")};
+    right = rows[0].geometry, rows[0].geometry = wrong_at_128_rows;
+    ctx->table = (rdi_table){rows, 2, false};
+    ctx->log = (rdi_log){keep_log, NULL};
+    logged[0] = 0;
+    must(rdi_first_use_apply(ctx));
+    rd_param params[] = {RD_INT("n", 256),           RD_INT("k", 512),
+                         RD_WORD("a_dtype", "fp8"),  RD_WORD("w_scale_dtype", "fp32"),
+                         RD_WORD("c_dtype", "bf16"), RD_WORD("layout", "row"),
+                         RD_INT("bias", 0),          RD_WORD("order", "step")};
+    rd_plan *plan = NULL;
+    refused(rd_plan_create(ctx, "gemm_fp8block", params, 8, 1, 16, &plan), RD_E_UNSUPPORTED,
+            "order=step, its class is chunk; gemm_fp8block_step_");
+    params[7].word = "chunk";
+    must(rd_plan_create(ctx, "gemm_fp8block", params, 8, 1, 16, &plan));
+    rd_plan_free(plan);
+    rd_ctx_free(ctx);
 }
 
 // A file where the folder should be: what the check found holds for this context, and the next start is told that it checks again.
@@ -189,6 +273,38 @@ static void test_a_row_that_stops_the_card(void **state) {
     check_stopping_row("act_mul_gfx1201 did not end in 2 seconds");
 }
 
+// Two seconds are a row's, not a case's: 1.2 for each of two are too many.
+static struct timespec launched;
+static rd_status slow_launch(rdi_card *card, void *kernel, const rdi_launch *launch, void *stream) {
+    clock_gettime(CLOCK_MONOTONIC, &launched);
+    return the_real->launch(card, kernel, launch, stream);
+}
+static rd_status slow_ready(rdi_card *card, void *stream, bool *ready) {
+    (void)card, (void)stream;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    *ready = (double)(now.tv_sec - launched.tv_sec) + 1e-9 * (double)(now.tv_nsec - launched.tv_nsec) > 1.2;
+    return RD_OK;
+}
+static void test_two_seconds_are_a_rows(void **state) {
+    (void)state;
+    rd_ctx *ctx = card_ctx();
+    if (!ctx) skip();
+    rdi_row row = built_row("gemm_fp8block_step_gfx1201");
+    bool bad = false;
+    the_real = ctx->device->card->driver;
+    stopping = *the_real;
+    stopping.launch = slow_launch;
+    stopping.stream_ready = slow_ready;
+    ctx->device->card->driver = &stopping;
+    ctx->log = (rdi_log){keep_log, NULL};
+    ctx->table = (rdi_table){&row, 1, false};
+    logged[0] = 0;
+    refused(rdi_first_use_run(ctx, &bad), RD_E_DEVICE, "gemm_fp8block_step_gfx1201 did not end in 2 seconds");
+    assert_true(bad);
+    rd_ctx_free(ctx);
+}
+
 // The command on a "card": the simulator under the name that a real one has.
 static void test_trust_skips(void **state) {
     (void)state;
@@ -217,8 +333,11 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_row_passes),
         cmocka_unit_test(test_a_wrong_row_is_left_out_and_remembered),
+        cmocka_unit_test(test_a_row_that_is_wrong_at_its_second_case),
+        cmocka_unit_test(test_a_class_that_failed_is_refused),
         cmocka_unit_test(test_a_folder_that_cannot_be_written),
         cmocka_unit_test(test_a_row_that_stops_the_card),
+        cmocka_unit_test(test_two_seconds_are_a_rows),
         cmocka_unit_test(test_trust_skips),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -150,14 +150,71 @@ static void test_explain_order_class(void **state) {
         const rd_param params[] = {RD_INT("m", cases[i].m), RD_INT("k", 128), RD_WORD("a_dtype", "fp8"),
                                    RD_WORD("order", cases[i].order)};
         assert_int_equal(rd_device_open(cases[i].device, &device), RD_OK);
-        assert_int_equal(
-            rdi_ctx_explain((rdi_table){classes, 4}, device, "gemm_fp8block", params, 4, verdicts, &count),
-            RD_OK);
+        assert_int_equal(rdi_ctx_explain((rdi_table){classes, 4, false}, device, "gemm_fp8block", params, 4,
+                                         verdicts, &count),
+                         RD_OK);
         assert_int_equal(count, cases[i].expected[1] ? 3 : 1);
         for (int32_t at = 0; at < count; at++)
             assert_string_equal(verdicts[at].reason, cases[i].expected[at]);
         rd_device_close(device);
     }
+}
+
+// A check at first use takes rows out of a card's table. With all rows of a class gone, a question that insists on the class is
+// refused, by the name of one of them; a table that never had the class answers with what it has.
+static const char *plan_on(rd_ctx *ctx, const char *layout, const char *order) {
+    const rd_param params[] = {RD_INT("n", 256),           RD_INT("k", 512),
+                               RD_WORD("a_dtype", "fp8"),  RD_WORD("w_scale_dtype", "fp32"),
+                               RD_WORD("c_dtype", "bf16"), RD_WORD("layout", layout),
+                               RD_INT("bias", 0),          RD_WORD("order", order)};
+    rd_plan *plan = NULL;
+    if (rd_plan_create(ctx, "gemm_fp8block", params, 8, 1, 8, &plan)) {
+        assert_null(plan);
+        return rd_error_text();
+    }
+    const char *name = rd_plan_kernel(plan, 1)->name;
+    rd_plan_free(plan);
+    return name;
+}
+static int32_t rows_without(const char *op, const char *order, const char *kept, rdi_row *left) {
+    int32_t count = 0;
+    for (int32_t i = 0; i < rdi_row_count; i++) {
+        const rd_kernel_info *info = &rdi_rows[i].info;
+        if (strcmp(info->op, op) != 0 || (order && strcmp(info->order, order) != 0) ||
+            (kept && !strcmp(info->name, kept)))
+            left[count++] = rdi_rows[i];
+    }
+    assert_true(count < rdi_row_count);
+    return count;
+}
+static void test_rows_taken_out_are_no_other_class(void **state) {
+    (void)state;
+    if (rdi_rows_absent(RDI_BACKEND_AMD)) skip();
+    rd_ctx *ctx = open_ctx("r9700-gfx1201");
+    rdi_row *left = malloc((size_t)rdi_row_count * sizeof *left);
+    assert_non_null(left);
+    ctx->table = (rdi_table){left, rows_without("gemm_fp8block", "step", NULL, left), true};
+    const char *refusal = plan_on(ctx, "row", "step");
+    assert_non_null(strstr(refusal, "order=step, its class is chunk; gemm_fp8block_step_preshuffle_gfx1201 "
+                                    "failed its check at first use"));
+    assert_string_equal(plan_on(ctx, "row", "chunk"), "gemm_fp8block_chunk_gfx1201");
+    assert_string_equal(plan_on(ctx, "row", "any"), "gemm_fp8block_chunk_gfx1201");
+    ctx->table.rows_out = false; // never built
+    assert_string_equal(plan_on(ctx, "row", "step"), "gemm_fp8block_chunk_gfx1201");
+    // One row of the class is left: it answers what it takes, and the rest is refused as ever.
+    ctx->table =
+        (rdi_table){left, rows_without("gemm_fp8block", "step", "gemm_fp8block_step_gfx1201", left), true};
+    assert_string_equal(plan_on(ctx, "row", "step"), "gemm_fp8block_step_gfx1201");
+    assert_non_null(strstr(plan_on(ctx, "shuffle16", "step"), "order=step, its class is chunk"));
+    ctx->table = (rdi_table){left, rows_without("gemm_fp8block", "chunk", NULL, left), true};
+    assert_non_null(strstr(plan_on(ctx, "row", "chunk"), "gemm_fp8block_chunk_preshuffle_gfx1201 failed"));
+    // No row of the op: the build has one all the same.
+    ctx->table = (rdi_table){left, rows_without("gemm_fp8block", NULL, NULL, left), true};
+    assert_non_null(strstr(plan_on(ctx, "row", "any"), "gemm_fp8block_step_preshuffle_gfx1201 failed"));
+    ctx->table.rows_out = false;
+    assert_non_null(strstr(plan_on(ctx, "row", "any"), "no gemm_fp8block kernel for"));
+    free(left);
+    rd_ctx_free(ctx);
 }
 
 // Bug case 19: 66 rows do not fit 64; the row says so instead of computing wrong rows.
@@ -328,6 +385,7 @@ int main(void) {
         cmocka_unit_test(test_query_bug_30_refuses_bad_questions_by_name),
         cmocka_unit_test(test_explain_gives_first_failing_constraint),
         cmocka_unit_test(test_explain_order_class),
+        cmocka_unit_test(test_rows_taken_out_are_no_other_class),
         cmocka_unit_test(test_explain_reference_rows_alone),
         cmocka_unit_test(test_explain_bug_19_refuses_q_len_11_at_gqa_6),
         cmocka_unit_test(test_explain_names_the_rule_that_orders),

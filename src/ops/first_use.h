@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The check of a card's rows at first use: each runs once against the reference on the host. No machine of this project has the
-// card that a user has, so that a row that is wrong there must be found there, before it answers anything.
+// The check of a card's rows at first use: each runs a case or two against the reference on the host. No machine of this project
+// has the card that a user has, so that a row that is wrong there must be found there, before it answers anything.
 #ifndef RDI_FIRST_USE_H
 #define RDI_FIRST_USE_H
 
 #include "ops/ctx.h"
 
-enum { RDI_FIRST_USE_SECONDS = 2 }; // for each row: its case takes a card microseconds
+enum { RDI_FIRST_USE_SECONDS = 2 }; // for each row: its cases take a card microseconds
 
 // Runs the rows of the context's table for its card that are not bad already. bad[i] is set for those that fail, each told
 // through the log; a row whose op has no case is left as it is. An error is one of the machinery, or of the card: then the row

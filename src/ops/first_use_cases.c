@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cases of the check at first use, one an op: small operands of known kinds.
+// The cases of the check at first use: small operands of known kinds. One an op, and more where a row holds several kernels: a
+// step of the block-FP8 GEMMs has one for each count of 16-row tiles, attention one for each head size.
 #include "ops/first_use_cases.h"
 
 #include "base/convert.h"
@@ -8,6 +9,7 @@
 
 enum {
     M = 16,
+    MOST_M = 128, // of a step
     N = 256,
     K = 512,
     KB = K / 128,
@@ -53,16 +55,15 @@ static rd_status run_rope_kv_write(const rd_plan *plan, const rdi_any_args *args
 #define OF(key_)       key_, RD_DTYPE_NONE, false
 #define OUT(key_)      key_, RD_DTYPE_NONE, true
 #define OUT_AS(dtype_) NULL, dtype_, true
+#define ALONE          NULL, NULL // the op's one case, for every row
 #define GEMM_SIZES     RD_INT("n", N), RD_INT("k", K)
-#define GEMM_C         IN(gemm, c, RDI_FILL_ZEROS, OUT("c_dtype"), 2, {M, N})
-#define ATTN_CASE(op_)                                                                                       \
+#define GEMM_C(m_)     IN(gemm, c, RDI_FILL_ZEROS, OUT("c_dtype"), 2, {m_, N})
+#define ATTN_CASE(op_, more_, dim_, scale_)                                                                  \
     {                                                                                                        \
         op_, run_attn,                                                                                       \
-            {.attn = {.struct_size = sizeof(rd_attn_args),                                                   \
-                      .scale = 0.0883883f,                                                                   \
-                      .max_q_len = TOKENS / SEQS}},                                                          \
+            {.attn = {.struct_size = sizeof(rd_attn_args), .scale = scale_, .max_q_len = TOKENS / SEQS}},    \
             TOKENS / SEQS,                                                                                   \
-            {RD_INT("head_dim", DIM),                                                                        \
+            {RD_INT("head_dim", dim_),                                                                       \
              RD_INT("gqa", Q_HEADS / KV_HEADS),                                                              \
              RD_INT("block_tokens", BLOCK),                                                                  \
              RD_WORD("q_dtype", "bf16"),                                                                     \
@@ -73,39 +74,53 @@ static rd_status run_rope_kv_write(const rd_plan *plan, const rdi_any_args *args
              RD_INT("softcap", 0),                                                                           \
              RD_INT("sinks", 0),                                                                             \
              RD_INT("causal", 1)},                                                                           \
-        {                                                                                                    \
-            IN(attn, q, RDI_FILL_NORMAL, OF("q_dtype"), 3, {TOKENS, Q_HEADS, DIM}),                          \
-                IN(attn, k_cache, RDI_FILL_NORMAL, OF("kv_dtype"), 4, {BLOCKS, BLOCK, KV_HEADS, DIM}),       \
-                IN(attn, v_cache, RDI_FILL_NORMAL, OF("kv_dtype"), 4, {BLOCKS, BLOCK, KV_HEADS, DIM}),       \
-                IN(attn, block_table, RDI_FILL_TABLE, I32, 2, {SEQS, BLOCKS / SEQS}),                        \
-                IN(attn, kv_lens, RDI_FILL_LENGTHS, I32, 1, {SEQS}),                                         \
-                IN(attn, q_starts, RDI_FILL_STARTS, I32, 1, {SEQS + 1}),                                     \
-                IN(attn, out, RDI_FILL_ZEROS, OUT("out_dtype"), 3, {TOKENS, Q_HEADS, DIM})                   \
-        }                                                                                                    \
+            {IN(attn, q, RDI_FILL_NORMAL, OF("q_dtype"), 3, {TOKENS, Q_HEADS, dim_}),                        \
+             IN(attn, k_cache, RDI_FILL_NORMAL, OF("kv_dtype"), 4, {BLOCKS, BLOCK, KV_HEADS, dim_}),         \
+             IN(attn, v_cache, RDI_FILL_NORMAL, OF("kv_dtype"), 4, {BLOCKS, BLOCK, KV_HEADS, dim_}),         \
+             IN(attn, block_table, RDI_FILL_TABLE, I32, 2, {SEQS, BLOCKS / SEQS}),                           \
+             IN(attn, kv_lens, RDI_FILL_LENGTHS, I32, 1, {SEQS}),                                            \
+             IN(attn, q_starts, RDI_FILL_STARTS, I32, 1, {SEQS + 1}),                                        \
+             IN(attn, out, RDI_FILL_ZEROS, OUT("out_dtype"), 3, {TOKENS, Q_HEADS, dim_})},                   \
+            more_, NULL                                                                                      \
+    }
+
+#define FP8_CASE(m_, more_, order_)                                                                          \
+    {                                                                                                        \
+        "gemm_fp8block", run_gemm, {.gemm = {.struct_size = sizeof(rd_gemm_args)}}, m_,                      \
+            {GEMM_SIZES,                                                                                     \
+             RD_WORD("a_dtype", "fp8_e4m3"),                                                                 \
+             RD_WORD("w_scale_dtype", "fp32"),                                                               \
+             RD_WORD("c_dtype", "fp32"),                                                                     \
+             RD_WORD("layout", "row"),                                                                       \
+             RD_INT("bias", 0)},                                                                             \
+            {IN(gemm, a, RDI_FILL_CODES, OF("a_dtype"), 2, {m_, K}),                                         \
+             IN(gemm, a_scale, RDI_FILL_SCALES, F32, 2, {m_, KB}),                                           \
+             IN(gemm, w, RDI_FILL_WEIGHT, NULL, RD_DTYPE_E4M3, false, 2, {N, K}),                            \
+             IN(gemm, w_scale, RDI_FILL_SCALES, F32, 2, {N / 128, KB}), GEMM_C(m_)},                         \
+            more_, order_                                                                                    \
+    }
+#define W8A16_CASE(m_, more_, order_)                                                                        \
+    {                                                                                                        \
+        "gemm_fp8block_w8a16", run_gemm, {.gemm = {.struct_size = sizeof(rd_gemm_args)}}, m_,                \
+            {GEMM_SIZES,                                                                                     \
+             RD_WORD("a_dtype", "bf16"),                                                                     \
+             RD_WORD("w_scale_dtype", "fp32"),                                                               \
+             RD_WORD("c_dtype", "fp32"),                                                                     \
+             RD_WORD("layout", "row"),                                                                       \
+             RD_INT("bias", 0)},                                                                             \
+            {IN(gemm, a, RDI_FILL_NORMAL, OF("a_dtype"), 2, {m_, K}),                                        \
+             IN(gemm, w, RDI_FILL_WEIGHT, NULL, RD_DTYPE_E4M3, false, 2, {N, K}),                            \
+             IN(gemm, w_scale, RDI_FILL_SCALES, F32, 2, {N / 128, KB}), GEMM_C(m_)},                         \
+            more_, order_                                                                                    \
     }
 
 static const rd_sample_row greedy[M]; // temperature 0
 
 static const rdi_op_case cases[] = {
-    {"gemm_fp8block",
-     run_gemm,
-     {.gemm = {.struct_size = sizeof(rd_gemm_args)}},
-     M,
-     {GEMM_SIZES, RD_WORD("a_dtype", "fp8_e4m3"), RD_WORD("w_scale_dtype", "fp32"),
-      RD_WORD("c_dtype", "fp32"), RD_WORD("layout", "row"), RD_INT("bias", 0)},
-     {IN(gemm, a, RDI_FILL_CODES, OF("a_dtype"), 2, {M, K}),
-      IN(gemm, a_scale, RDI_FILL_SCALES, F32, 2, {M, KB}),
-      IN(gemm, w, RDI_FILL_WEIGHT, NULL, RD_DTYPE_E4M3, false, 2, {N, K}),
-      IN(gemm, w_scale, RDI_FILL_SCALES, F32, 2, {N / 128, KB}), GEMM_C}},
-    {"gemm_fp8block_w8a16",
-     run_gemm,
-     {.gemm = {.struct_size = sizeof(rd_gemm_args)}},
-     M,
-     {GEMM_SIZES, RD_WORD("a_dtype", "bf16"), RD_WORD("w_scale_dtype", "fp32"), RD_WORD("c_dtype", "fp32"),
-      RD_WORD("layout", "row"), RD_INT("bias", 0)},
-     {IN(gemm, a, RDI_FILL_NORMAL, OF("a_dtype"), 2, {M, K}),
-      IN(gemm, w, RDI_FILL_WEIGHT, NULL, RD_DTYPE_E4M3, false, 2, {N, K}),
-      IN(gemm, w_scale, RDI_FILL_SCALES, F32, 2, {N / 128, KB}), GEMM_C}},
+    FP8_CASE(M, NULL, NULL),
+    FP8_CASE(MOST_M, "128 rows", "step"),
+    W8A16_CASE(M, NULL, NULL),
+    W8A16_CASE(MOST_M, "128 rows", "step"),
     {"gemm_bf16",
      run_gemm,
      {.gemm = {.struct_size = sizeof(rd_gemm_args)}},
@@ -113,7 +128,8 @@ static const rdi_op_case cases[] = {
      {GEMM_SIZES, RD_WORD("a_dtype", "bf16"), RD_WORD("c_dtype", "fp32"), RD_WORD("layout", "row"),
       RD_INT("bias", 0)},
      {IN(gemm, a, RDI_FILL_NORMAL, OF("a_dtype"), 2, {M, K}),
-      IN(gemm, w, RDI_FILL_WEIGHT, NULL, RD_DTYPE_BF16, false, 2, {N, K}), GEMM_C}},
+      IN(gemm, w, RDI_FILL_WEIGHT, NULL, RD_DTYPE_BF16, false, 2, {N, K}), GEMM_C(M)},
+     ALONE},
     {"quant_fp8",
      run_quant,
      {.quant = {.struct_size = sizeof(rd_quant_args), .eps = 1e-6f}},
@@ -123,9 +139,12 @@ static const rdi_op_case cases[] = {
       IN(quant, residual, RDI_FILL_NORMAL, OUT_AS(RD_DTYPE_F32), 2, {M, K}),
       IN(quant, norm_weight, RDI_FILL_NORMAL, F32, 1, {K}),
       IN(quant, q, RDI_FILL_ZEROS, OUT_AS(RD_DTYPE_E4M3), 2, {M, K}),
-      IN(quant, q_scale, RDI_FILL_ZEROS, OUT_AS(RD_DTYPE_F32), 2, {M, KB})}},
-    ATTN_CASE("attn_prefill"),
-    ATTN_CASE("attn_decode"),
+      IN(quant, q_scale, RDI_FILL_ZEROS, OUT_AS(RD_DTYPE_F32), 2, {M, KB})},
+     ALONE},
+    ATTN_CASE("attn_prefill", NULL, DIM, 0.0883883f),
+    ATTN_CASE("attn_prefill", "head 256", 256, 0.0625f),
+    ATTN_CASE("attn_decode", NULL, DIM, 0.0883883f),
+    ATTN_CASE("attn_decode", "head 256", 256, 0.0625f),
     {"rmsnorm",
      run_rmsnorm,
      {.rmsnorm = {.struct_size = sizeof(rd_rmsnorm_args), .eps = 1e-6f}},
@@ -135,7 +154,8 @@ static const rdi_op_case cases[] = {
      {IN(rmsnorm, x, RDI_FILL_NORMAL, OF("x_dtype"), 2, {M, K}),
       IN(rmsnorm, residual, RDI_FILL_NORMAL, OUT_AS(RD_DTYPE_F32), 2, {M, K}),
       IN(rmsnorm, weight, RDI_FILL_NORMAL, OF("weight_dtype"), 1, {K}),
-      IN(rmsnorm, y, RDI_FILL_ZEROS, OUT("y_dtype"), 2, {M, K})}},
+      IN(rmsnorm, y, RDI_FILL_ZEROS, OUT("y_dtype"), 2, {M, K})},
+     ALONE},
     {"rope",
      run_rope,
      {.rope = {.struct_size = sizeof(rd_rope_args), .eps = 1e-6f}},
@@ -146,7 +166,8 @@ static const rdi_op_case cases[] = {
       IN(rope, k, RDI_FILL_NORMAL, OUT("x_dtype"), 3, {TOKENS, KV_HEADS, DIM}),
       IN(rope, positions, RDI_FILL_POSITIONS, I32, 1, {TOKENS}),
       IN(rope, inv_freq, RDI_FILL_SCALES, F32, 1, {DIM / 2}),
-      IN(rope, q_norm, RDI_FILL_NORMAL, F32, 1, {DIM}), IN(rope, k_norm, RDI_FILL_NORMAL, F32, 1, {DIM})}},
+      IN(rope, q_norm, RDI_FILL_NORMAL, F32, 1, {DIM}), IN(rope, k_norm, RDI_FILL_NORMAL, F32, 1, {DIM})},
+     ALONE},
     {"act_mul",
      run_act_mul,
      {.act_mul = {.struct_size = sizeof(rd_act_mul_args)}},
@@ -154,7 +175,8 @@ static const rdi_op_case cases[] = {
      {RD_INT("k", K), RD_WORD("act", "silu"), RD_WORD("x_dtype", "fp32"), RD_WORD("y_dtype", "fp32")},
      {IN(act_mul, gate, RDI_FILL_NORMAL, OF("x_dtype"), 2, {M, K}),
       IN(act_mul, up, RDI_FILL_NORMAL, OF("x_dtype"), 2, {M, K}),
-      IN(act_mul, y, RDI_FILL_ZEROS, OUT("y_dtype"), 2, {M, K})}},
+      IN(act_mul, y, RDI_FILL_ZEROS, OUT("y_dtype"), 2, {M, K})},
+     ALONE},
     {"kv_write",
      run_kv_write,
      {.kv_write = {.struct_size = sizeof(rd_kv_write_args)}},
@@ -165,7 +187,8 @@ static const rdi_op_case cases[] = {
       IN(kv_write, v, RDI_FILL_NORMAL, OF("x_dtype"), 3, {TOKENS, KV_HEADS, DIM}),
       IN(kv_write, k_cache, RDI_FILL_ZEROS, OUT("kv_dtype"), 4, {BLOCKS, BLOCK, KV_HEADS, DIM}),
       IN(kv_write, v_cache, RDI_FILL_ZEROS, OUT("kv_dtype"), 4, {BLOCKS, BLOCK, KV_HEADS, DIM}),
-      IN(kv_write, slots, RDI_FILL_SLOTS, NULL, RD_DTYPE_I64, false, 1, {TOKENS})}},
+      IN(kv_write, slots, RDI_FILL_SLOTS, NULL, RD_DTYPE_I64, false, 1, {TOKENS})},
+     ALONE},
     {"rope_kv_write", // k is consumed: not compared
      run_rope_kv_write,
      {.rope_kv_write = {{.struct_size = sizeof(rd_rope_args), .eps = 1e-6f},
@@ -183,7 +206,8 @@ static const rdi_op_case cases[] = {
       IN_HALF(kv, v, RDI_FILL_NORMAL, OF("x_dtype"), 3, {TOKENS, KV_HEADS, DIM}),
       IN_HALF(kv, k_cache, RDI_FILL_ZEROS, OUT("kv_dtype"), 4, {BLOCKS, BLOCK, KV_HEADS, DIM}),
       IN_HALF(kv, v_cache, RDI_FILL_ZEROS, OUT("kv_dtype"), 4, {BLOCKS, BLOCK, KV_HEADS, DIM}),
-      IN_HALF(kv, slots, RDI_FILL_SLOTS, NULL, RD_DTYPE_I64, false, 1, {TOKENS})}},
+      IN_HALF(kv, slots, RDI_FILL_SLOTS, NULL, RD_DTYPE_I64, false, 1, {TOKENS})},
+     ALONE},
     {"embed",
      run_embed,
      {.embed = {.struct_size = sizeof(rd_embed_args), .scale = 1.0f}},
@@ -191,14 +215,16 @@ static const rdi_op_case cases[] = {
      {RD_INT("k", K), RD_WORD("table_dtype", "bf16"), RD_WORD("y_dtype", "fp32")},
      {IN(embed, table, RDI_FILL_NORMAL, OF("table_dtype"), 2, {N, K}),
       IN(embed, ids, RDI_FILL_IDS, I32, 1, {TOKENS}),
-      IN(embed, y, RDI_FILL_ZEROS, OUT("y_dtype"), 2, {TOKENS, K})}},
+      IN(embed, y, RDI_FILL_ZEROS, OUT("y_dtype"), 2, {TOKENS, K})},
+     ALONE},
     {"sample",
      run_sample,
      {.sample = {.struct_size = sizeof(rd_sample_args), .rows = greedy}},
      0,
      {RD_INT("vocab", VOCAB)},
      {IN(sample, logits, RDI_FILL_NORMAL, F32, 2, {M, VOCAB}),
-      IN(sample, ids, RDI_FILL_ZEROS, OUT_AS(RD_DTYPE_I32), 1, {M})}},
+      IN(sample, ids, RDI_FILL_ZEROS, OUT_AS(RD_DTYPE_I32), 1, {M})},
+     ALONE},
 };
 
 const void *rdi_op_case_settings(const rdi_op_case *c, size_t *bytes) {
@@ -206,9 +232,9 @@ const void *rdi_op_case_settings(const rdi_op_case *c, size_t *bytes) {
     return c->run == run_sample ? greedy : NULL;
 }
 
-const rdi_op_case *rdi_op_case_find(const char *op) {
-    for (size_t i = 0; i < RDI_COUNT(cases); i++)
-        if (!strcmp(cases[i].op, op)) return &cases[i];
+const rdi_op_case *rdi_op_case_next(const char *op, const rdi_op_case *after) {
+    for (const rdi_op_case *c = after ? after + 1 : cases; c < cases + RDI_COUNT(cases); c++)
+        if (!strcmp(c->op, op)) return c;
     return NULL;
 }
 

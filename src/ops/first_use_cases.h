@@ -53,9 +53,12 @@ typedef struct rdi_op_case {
     int64_t at;        // of the interval key; 0 = none
     rd_param params[RDI_CASE_PARAMS];
     rdi_case_operand operands[RDI_CASE_OPERANDS];
+    const char *more;  // NULL: the op's first case; else what it tries beyond that, of rows that take it
+    const char *order; // rows of this class alone; NULL: every row
 } rdi_op_case;
 
-const rdi_op_case *rdi_op_case_find(const char *op); // NULL: none
+// The op's case after that one, or its first after NULL; NULL: no more.
+const rdi_op_case *rdi_op_case_next(const char *op, const rdi_op_case *after);
 // sample: its rows, which a card wants in its memory; NULL: the case has none.
 const void *rdi_op_case_settings(const rdi_op_case *c, size_t *bytes);
 int64_t rdi_case_elems(const rd_tensor *tensor);

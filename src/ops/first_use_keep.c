@@ -115,7 +115,7 @@ static rd_status take_out(rd_ctx *ctx, const bool *bad) {
     rdi_log_write(&ctx->log, RD_LOG_WARN, "%d kernels failed their check on %s and are left out",
                   ctx->table.count - left, ctx->device->info.model);
     ctx->own_rows = rows;
-    ctx->table = (rdi_table){rows, left};
+    ctx->table = (rdi_table){rows, left, true};
     return RD_OK;
 }
 

@@ -178,7 +178,7 @@ rd_status rd_plan_create_kernel(rd_ctx *ctx, const char *kernel, const rd_param 
     for (int32_t i = 0; i < ctx->table.count; i++) {
         const rdi_row *row = &ctx->table.rows[i];
         if (!strcmp(row->info.name, kernel))
-            return create(ctx, (rdi_table){row, 1}, true, row->info.op, params, count, lo, hi, out);
+            return create(ctx, (rdi_table){row, 1, false}, true, row->info.op, params, count, lo, hi, out);
     }
     return rdi_fail(RD_E_INVALID, "kernel=%.80s, needs one of those that `radiance kernels` lists", kernel);
 }

@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
+static const char failed_check[] = " failed its check at first use";
+
 rdi_table rdi_table_built(void) {
-    return (rdi_table){rdi_rows, rdi_row_count};
+    return (rdi_table){rdi_rows, rdi_row_count, false};
 }
 
 static bool has_trait(const char *name, const char *trait) {
@@ -18,22 +20,40 @@ static bool has_trait(const char *name, const char *trait) {
     return false;
 }
 
-// The order class that the question insists on; NULL when it names none, or one that no row of this device has (the CPU's
-// one class serves decode and prefill).
-static const char *wanted_class(rdi_table table, const rd_device *device, const rdi_query *query) {
-    const rdi_answer *order = rdi_query_find(query, "order");
-    if (!order || (strcmp(order->word, "step") != 0 && strcmp(order->word, "chunk") != 0)) return NULL;
+// A row of the op for this device, of the order class if one is named; NULL: there is none.
+static const rdi_row *row_of(rdi_table table, const rd_device *device, const rdi_query *query,
+                             const char *order) {
     for (int32_t i = 0; i < table.count; i++) {
         const rdi_row *row = &table.rows[i];
         if (row->backend == rdi_device_backend(device) && !(row->isa & ~rdi_device_isa(device)) &&
-            !strcmp(row->info.op, query->op->info.name) && !strcmp(row->info.order, order->word))
-            return order->word;
+            !strcmp(row->info.op, query->op->info.name) && (!order || !strcmp(row->info.order, order)))
+            return row;
     }
     return NULL;
 }
 
+// The same among the rows that a check took out. Meant for what the table has no row of: then the build's is one of them.
+static const rdi_row *row_out(rdi_table table, const rd_device *device, const rdi_query *query,
+                              const char *order) {
+    return table.rows_out ? row_of(rdi_table_built(), device, query, order) : NULL;
+}
+
+// The order class that the question insists on; NULL when it names none, or one that no row of this device was built with (the
+// CPU's one class serves decode and prefill). *out: a row of the class when all that were built failed their check; the bits of
+// another class are then no answer.
+static const char *wanted_class(rdi_table table, const rd_device *device, const rdi_query *query,
+                                const rdi_row **out) {
+    const rdi_answer *order = rdi_query_find(query, "order");
+    *out = NULL;
+    if (!order || (strcmp(order->word, "step") != 0 && strcmp(order->word, "chunk") != 0)) return NULL;
+    if (row_of(table, device, query, order->word)) return order->word;
+    *out = row_out(table, device, query, order->word);
+    return *out ? order->word : NULL;
+}
+
 static void judge(const rdi_row *row, const rd_device *device, const rdi_query *query,
-                  const rdi_preference *preference, const char *order, rd_verdict *verdict) {
+                  const rdi_preference *preference, const char *order, const rdi_row *out,
+                  rd_verdict *verdict) {
     *verdict = (rd_verdict){.kernel = &row->info};
     if (device->reference_only && !row->info.is_reference) {
         snprintf(verdict->reason, sizeof verdict->reason, "device=%s runs reference rows alone",
@@ -48,8 +68,8 @@ static void judge(const rdi_row *row, const rd_device *device, const rdi_query *
         return;
     }
     if (order && strcmp(row->info.order, order) != 0 && strcmp(row->info.order, "any") != 0) {
-        snprintf(verdict->reason, sizeof verdict->reason, "order=%s, its class is %s", order,
-                 row->info.order);
+        snprintf(verdict->reason, sizeof verdict->reason, "order=%s, its class is %s%s%s%s", order,
+                 row->info.order, out ? "; " : "", out ? out->info.name : "", out ? failed_check : "");
         return;
     }
     char reason[RDI_REASON_BYTES];
@@ -67,7 +87,9 @@ static void judge(const rdi_row *row, const rd_device *device, const rdi_query *
 
 void rdi_decide(rdi_table table, const rd_device *device, const rdi_query *query,
                 const rdi_preference *preference, rdi_verdicts *out) {
-    const char *order = wanted_class(table, device, query);
+    const rdi_row *class_out;
+    const char *order = wanted_class(table, device, query, &class_out);
+    out->rows_out = table.rows_out;
     out->count = 0;
     // Two passes keep table order within the preferred rows and within the others.
     for (int pass = 0; pass < 2; pass++) {
@@ -78,7 +100,7 @@ void rdi_decide(rdi_table table, const rd_device *device, const rdi_query *query
             bool preferred = has_trait(row->info.name, preference->trait);
             if (preferred != (pass == 0)) continue;
             out->rows[out->count] = row;
-            judge(row, device, query, preference, order, &out->at[out->count++]);
+            judge(row, device, query, preference, order, class_out, &out->at[out->count++]);
         }
     }
     const char *rule = "row order";
@@ -118,7 +140,11 @@ static void join_reasons(const rdi_verdicts *verdicts, char *text, size_t bytes)
 void rdi_verdicts_reason(const rdi_verdicts *verdicts, const rdi_query *query, const rd_device *device,
                          char *text, size_t bytes) {
     const rdi_row *chosen = rdi_verdicts_chosen(verdicts);
-    if (!verdicts->count) {
+    const rdi_row *out =
+        verdicts->count ? NULL : row_out((rdi_table){.rows_out = verdicts->rows_out}, device, query, NULL);
+    if (out) {
+        snprintf(text, bytes, "%s%s", out->info.name, failed_check);
+    } else if (!verdicts->count) {
         const char *absent = rdi_rows_absent(rdi_device_backend(device));
         snprintf(text, bytes, "no %s kernel for %s in this build%s%s%s", query->op->info.name,
                  device->info.backend, absent ? " (" : "", absent ? absent : "", absent ? ")" : "");

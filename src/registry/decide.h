@@ -10,6 +10,7 @@
 typedef struct rdi_table {
     const rdi_row *rows;
     int32_t count;
+    bool rows_out; // the build's rows for this device, less those that failed their check at first use
 } rdi_table;
 rdi_table rdi_table_built(void);
 
@@ -31,6 +32,7 @@ const rd_constraint *rdi_constraint_first_failure(const rdi_row *row, const rdi_
 enum { RDI_OP_ROWS = 64 };
 typedef struct rdi_verdicts {
     int32_t count;
+    bool rows_out; // the table's
     const rdi_row *rows[RDI_OP_ROWS];
     rd_verdict at[RDI_OP_ROWS];
 } rdi_verdicts;
