@@ -219,8 +219,7 @@ static rd_status gemm_plan(const rdt_linear_call *call, rd_dtype a_dtype, const 
                                  RD_INT("bias", call->bias.data != NULL),
                                  RD_WORD("order", "any")};
     const char *op = call->quantise ? "gemm_fp8block" : "gemm_fp8block_w8a16";
-    return rdt_plan(call->x.device, op, question, 8, call->rows ? call->rows : CALL_ROWS,
-                    out);
+    return rdt_plan(call->x.device, op, question, 8, call->rows ? call->rows : CALL_ROWS, out);
 }
 
 static rd_status quant_plan(const rdt_linear_call *call, const rd_plan **out) {

@@ -23,8 +23,9 @@ static bool has_trait(const char *name, const char *trait) {
 // A row of the op for this device, of the order class if one is named; NULL: there is none.
 static const rdi_row *row_of(rdi_table table, const rd_device *device, const rdi_query *query,
                              const char *order) {
+    const rdi_row *rows = table.rows;
     for (int32_t i = 0; i < table.count; i++) {
-        const rdi_row *row = &table.rows[i];
+        const rdi_row *row = rows + i;
         if (row->backend == rdi_device_backend(device) && !(row->isa & ~rdi_device_isa(device)) &&
             !strcmp(row->info.op, query->op->info.name) && (!order || !strcmp(row->info.order, order)))
             return row;

@@ -228,7 +228,8 @@ INLINE void FN(follow_maximum)(local const FN(shared) * s, FN(place) at, int til
 // Turns the wave's scores into weights for all waves.
 INLINE void FN(share_weights)(local FN(shared) * s, FN(place) at, int tile, v8f score, float unit,
                               FN(state) * state) {
-    float reference = maximum32(state->top[tile], -MOST_FLOAT); // a row that saw no key: all its scores are -inf
+    // At least a finite number: a row that saw no key has scores of -inf alone.
+    float reference = maximum32(state->top[tile], -MOST_FLOAT);
     v8f p;
     for (int j = 0; j < 8; j++) p[j] = exp2_32(fma32(score[j], unit, (float)WEIGHT_LOG - reference));
     v4i code = FN(narrow_weights)(p);
