@@ -124,7 +124,7 @@ static rd_status verify(const step_bench *b) {
     } else if (memcmp(first, second, (size_t)count * sizeof *first) != 0) {
         status = cli_error(RD_E_INTERNAL, "step: two runs of the same steps gave other logits: not timed");
     }
-    for (int64_t i = 0; i < count && status == RD_OK; i++)
+    for (int64_t i = 0; first && i < count && status == RD_OK; i++)
         if (!isfinite(first[i]))
             status = cli_error(RD_E_INTERNAL, "step: a logit is %g: not timed", (double)first[i]);
     free(second), free(first);
