@@ -7,9 +7,9 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "kernels/gemm_fp8block/args.h"
 #include "kernels/gemm_fp8block/sm90a_args.h"
 #include "kernels/rows.h"
+#include "support/gemm_args.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,19 +18,7 @@ static const rd_device_info h200 = {.compute_units = 132}, h100_pcie = {.compute
                             one = {.compute_units = 1};
 
 static rdi_gemm_args gemm(int64_t m, int64_t n, int64_t k) {
-    return (rdi_gemm_args){.m = m,
-                           .n = n,
-                           .k = k,
-                           .a = (void *)4096,
-                           .a_stride = k,
-                           .w = (void *)8192,
-                           .w_stride = k,
-                           .c = (void *)16384,
-                           .c_stride = n,
-                           .a_dtype = RD_DTYPE_E4M3,
-                           .w_dtype = RD_DTYPE_E4M3,
-                           .w_scale_dtype = RD_DTYPE_F32,
-                           .c_dtype = RD_DTYPE_BF16};
+    return gemm_args(m, n, k, RD_DTYPE_E4M3, RD_DTYPE_E4M3);
 }
 
 static rdk_gemm_pairs_args pairs_args(const rdi_launch *launch) {

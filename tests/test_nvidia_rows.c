@@ -11,27 +11,11 @@
 #include "kernels/common/sm90a_skinny.h"
 #include "kernels/elementwise/args.h"
 #include "kernels/elementwise/sm90a_args.h"
-#include "kernels/gemm_fp8block/args.h"
 #include "kernels/quant_fp8/args.h"
 #include "kernels/rows.h"
+#include "support/gemm_args.h"
 
 static const rd_device_info h200 = {.compute_units = 132}, h100_pcie = {.compute_units = 114};
-
-static rdi_gemm_args gemm(int64_t m, int64_t n, int64_t k, rd_dtype a_dtype, rd_dtype w_dtype) {
-    return (rdi_gemm_args){.m = m,
-                           .n = n,
-                           .k = k,
-                           .a = (void *)4096,
-                           .a_stride = k,
-                           .w = (void *)8192,
-                           .w_stride = k,
-                           .c = (void *)16384,
-                           .c_stride = n,
-                           .a_dtype = a_dtype,
-                           .w_dtype = w_dtype,
-                           .w_scale_dtype = RD_DTYPE_F32,
-                           .c_dtype = RD_DTYPE_BF16};
-}
 
 static rdk_skinny_args last_args(const rdi_launch *launch) {
     rdk_skinny_args args;
@@ -51,7 +35,7 @@ static void test_bf16_step(void **state) {
                  {33, "rdk_gemm_bf16_step_sm90a_c64_r128"}, {128, "rdk_gemm_bf16_step_sm90a_c128_r128"}};
     rdi_launch out[RDI_MAX_LAUNCHES];
     for (size_t i = 0; i < RDI_COUNT(cases); i++) {
-        rdi_gemm_args a = gemm(cases[i].m, 49152, 576, RD_DTYPE_BF16, RD_DTYPE_BF16);
+        rdi_gemm_args a = gemm_args(cases[i].m, 49152, 576, RD_DTYPE_BF16, RD_DTYPE_BF16);
         assert_int_equal(rdi_gemm_bf16_step_sm90a(&a, (void *)64, &h200, out), 1);
         assert_string_equal(out[0].kernel, cases[i].kernel);
         assert_int_equal(out[0].grid[0], 1);
@@ -78,7 +62,7 @@ static void test_bf16_cut_of_k(void **state) {
     (void)state;
     rdi_launch out[RDI_MAX_LAUNCHES];
     for (int64_t m = 1; m <= 128; m++) {
-        rdi_gemm_args a = gemm(m, 5120, 6144, RD_DTYPE_BF16, RD_DTYPE_BF16);
+        rdi_gemm_args a = gemm_args(m, 5120, 6144, RD_DTYPE_BF16, RD_DTYPE_BF16);
         assert_int_equal(rdi_gemm_bf16_step_sm90a(&a, NULL, &h200, out), 1);
         rdk_skinny_args args = last_args(out);
         assert_int_equal(args.k_blocks, 96);
@@ -86,7 +70,7 @@ static void test_bf16_cut_of_k(void **state) {
         assert_int_equal(args.range_shares, 58);
         assert_int_equal(args.range_rest, 24);
     }
-    rdi_gemm_args a = gemm(16, 5120, 6144, RD_DTYPE_BF16, RD_DTYPE_BF16);
+    rdi_gemm_args a = gemm_args(16, 5120, 6144, RD_DTYPE_BF16, RD_DTYPE_BF16);
     assert_int_equal(rdi_gemm_bf16_step_sm90a_ws(&a, 132), 132 * 64 * 16 * 8);
     assert_int_equal(rdi_gemm_bf16_step_sm90a(&a, NULL, &h100_pcie, out), 1);
     assert_int_equal(out[0].grid[1], 114);
@@ -96,22 +80,22 @@ static void test_bf16_cut_of_k(void **state) {
 static void test_bf16_router(void **state) {
     (void)state;
     rdi_launch out[RDI_MAX_LAUNCHES];
-    rdi_gemm_args a = gemm(1, 128, 5120, RD_DTYPE_BF16, RD_DTYPE_BF16);
+    rdi_gemm_args a = gemm_args(1, 128, 5120, RD_DTYPE_BF16, RD_DTYPE_BF16);
     assert_int_equal(rdi_gemm_bf16_step_sm90a(&a, NULL, &h200, out), 1);
     assert_string_equal(out[0].kernel, "rdk_gemm_bf16_step_sm90a_c8_r64");
     assert_int_equal(out[0].grid[1], 16);
     assert_int_equal(last_args(out).range_shares, 10);
-    a = gemm(128, 128, 5120, RD_DTYPE_BF16, RD_DTYPE_BF16);
+    a = gemm_args(128, 128, 5120, RD_DTYPE_BF16, RD_DTYPE_BF16);
     assert_int_equal(rdi_gemm_bf16_step_sm90a(&a, NULL, &h200, out), 1);
     assert_string_equal(out[0].kernel, "rdk_gemm_bf16_step_sm90a_c16_r64");
     assert_int_equal(out[0].grid[0], 8);
     assert_int_equal(last_args(out).range_shares, 10);
-    a = gemm(1, 1, 7, RD_DTYPE_BF16, RD_DTYPE_BF16); // fewer units than blocks: the others have none
+    a = gemm_args(1, 1, 7, RD_DTYPE_BF16, RD_DTYPE_BF16); // fewer units than blocks: the others have none
     assert_int_equal(rdi_gemm_bf16_step_sm90a(&a, NULL, &h200, out), 1);
     rdk_skinny_args args = last_args(out);
     assert_int_equal(args.ranges * args.range_shares + args.range_rest, 1);
-    a = gemm(3, 576, 3884, RD_DTYPE_BF16,
-             RD_DTYPE_BF16); // rows of 7768 bytes are no multiple of 16: no tensor copies
+    a = gemm_args(3, 576, 3884, RD_DTYPE_BF16,
+                  RD_DTYPE_BF16); // rows of 7768 bytes are no multiple of 16: no tensor copies
     assert_int_equal(rdi_gemm_bf16_step_sm90a(&a, NULL, &h200, out), 1);
     assert_int_equal(out[0].map_count, 0);
     assert_int_equal(last_args(out).w_maps + last_args(out).a_maps, 0);
@@ -124,7 +108,7 @@ static void test_bf16_parts(void **state) {
     static const rd_dtype types[] = {RD_DTYPE_F16, RD_DTYPE_F32};
     for (int i = 0; i < 2; i++) {
         int32_t parts = i ? 4 : 2;
-        rdi_gemm_args a = gemm(100, 5120, 100, types[i], RD_DTYPE_BF16);
+        rdi_gemm_args a = gemm_args(100, 5120, 100, types[i], RD_DTYPE_BF16);
         assert_int_equal(rdi_gemm_bf16_step_sm90a(&a, (void *)(1 << 20), &h200, out), 2);
         assert_string_equal(out[0].kernel, "rdk_gemm_bf16_step_sm90a_split");
         assert_int_equal(out[0].grid[0], 100);
@@ -147,7 +131,7 @@ static void test_bf16_parts(void **state) {
 static void test_bf16_chunk(void **state) {
     (void)state;
     rdi_launch out[RDI_MAX_LAUNCHES];
-    rdi_gemm_args a = gemm(300, 1000, 576, RD_DTYPE_BF16, RD_DTYPE_BF16);
+    rdi_gemm_args a = gemm_args(300, 1000, 576, RD_DTYPE_BF16, RD_DTYPE_BF16);
     assert_int_equal(rdi_gemm_bf16_chunk_sm90a(&a, NULL, &h200, out), 1);
     assert_string_equal(out[0].kernel, "rdk_gemm_bf16_chunk_sm90a_c128_r256");
     assert_int_equal(out[0].grid[0], 3);
@@ -176,7 +160,7 @@ static void test_w8a16(void **state) {
                  {128, RD_DTYPE_F16, "rdk_gemm_fp8block_w8a16_step_sm90a_f16_c32", 4}};
     rdi_launch out[RDI_MAX_LAUNCHES];
     for (size_t i = 0; i < RDI_COUNT(cases); i++) {
-        rdi_gemm_args a = gemm(cases[i].m, 14336, 5120, cases[i].type, RD_DTYPE_E4M3);
+        rdi_gemm_args a = gemm_args(cases[i].m, 14336, 5120, cases[i].type, RD_DTYPE_E4M3);
         assert_int_equal(rdi_gemm_w8a16_step_sm90a(&a, NULL, &h200, out), 1);
         assert_string_equal(out[0].kernel, cases[i].kernel);
         assert_int_equal(out[0].grid[0], cases[i].slices);
@@ -192,12 +176,12 @@ static void test_w8a16(void **state) {
         assert_int_equal(args.w_once,
                          cases[i].slices == 1); // what is read again stays in the second-level cache
     }
-    rdi_gemm_args a = gemm(10, 14336, 5120, RD_DTYPE_F32, RD_DTYPE_E4M3); // f32: forty columns
+    rdi_gemm_args a = gemm_args(10, 14336, 5120, RD_DTYPE_F32, RD_DTYPE_E4M3); // f32: forty columns
     assert_int_equal(rdi_gemm_w8a16_step_sm90a(&a, NULL, &h200, out), 2);
     assert_string_equal(out[1].kernel, "rdk_gemm_fp8block_w8a16_step_sm90a_bf16_c32");
     assert_int_equal(out[1].grid[0], 2);
     assert_int_equal(rdi_gemm_w8a16_step_sm90a_ws(&a, 132), 2ll * 132 * 128 * 32 * 8 + 40 * 5120 * 2);
-    a = gemm(1000, 14336, 5120, RD_DTYPE_F16, RD_DTYPE_E4M3);
+    a = gemm_args(1000, 14336, 5120, RD_DTYPE_F16, RD_DTYPE_E4M3);
     assert_int_equal(rdi_gemm_w8a16_chunk_sm90a(&a, NULL, &h200, out), 1);
     assert_string_equal(out[0].kernel, "rdk_gemm_fp8block_w8a16_chunk_sm90a_f16_c128_r128");
     assert_int_equal(out[0].grid[0], 8);
