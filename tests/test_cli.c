@@ -262,6 +262,9 @@ static void test_cli_environment_values_are_checked(void **state) {
     cli_run("RADIANCE_ISA=sse", "explain " QUESTION, &result);
     assert_int_equal(result.code, RD_E_INVALID);
     assert_string_equal(result.err, "radiance: RADIANCE_ISA=sse, needs one of: ref avx2 avx512\n");
+    cli_run("RADIANCE_TRUST=2", "check --op rmsnorm", &result);
+    assert_int_equal(result.code, RD_E_INVALID);
+    assert_string_equal(result.err, "radiance: RADIANCE_TRUST=2, needs a whole number from 0 to 1\n");
     cli_run("RADIANCE_LOG=loud", "select " QUESTION, &result);
     assert_int_equal(result.code, RD_E_INVALID);
     assert_string_equal(result.err, "radiance: RADIANCE_LOG=loud, needs one of: error warn info debug\n");

@@ -47,6 +47,8 @@ rd_status rd_ctx_create(const rd_ctx_options *options, rd_ctx **out) {
     if (options && options->struct_size < sizeof *options)
         return rdi_fail(RD_E_INVALID, "rd_ctx_create: struct_size=%u, needs %zu", options->struct_size,
                         sizeof *options);
+    int64_t trust = 0;
+    RDI_TRY(rdi_env_int("RADIANCE_TRUST", 0, 1, &trust));
     rd_ctx *ctx = rdi_calloc(1, sizeof *ctx);
     if (!ctx) return RD_E_NOMEM;
     if (options) ctx->log = (rdi_log){options->log, options->log_state};
@@ -55,7 +57,7 @@ rd_status rd_ctx_create(const rd_ctx_options *options, rd_ctx **out) {
     rd_status status = fill(ctx, options);
     // The simulator's kernels are checked by the tests; a card is checked where it is.
     if (status == RD_OK && !strncmp(ctx->device->info.name, "gpu:", 4) && ctx->device->isa &&
-        !(options && options->trust_card) && strcmp(rdi_env_text("RADIANCE_TRUST"), "1") != 0)
+        !(options && options->trust_card) && !trust)
         status = rdi_first_use_apply(ctx);
     if (status != RD_OK) {
         rd_ctx_free(ctx);
