@@ -30,17 +30,21 @@ __device__ __forceinline__ float squares_of(const eight &e) {
     return sum.x + sum.y;
 }
 
-// 1 / sqrt(mean square + eps) of `pieces`, a multiple of four, whose sums stand.
+// 1 / sqrt(mean square + eps) of `pieces`, a multiple of four and at most MOST, whose sums stand. BATCH loads are under way at once.
+template <int MOST, int BATCH>
 __device__ __forceinline__ float inverse_norm(const norm_sums &sums, int pieces, float inverse_k, float eps) {
     float4 v = {};
 #pragma unroll
-    for (int i = 0; i < RDK_NORM_PIECES / 4; i++) {
-        if (i * 4 >= pieces) break;
-        float4 next = sums.four[i];
-        v.x += next.x, v.y += next.y, v.z += next.z, v.w += next.w;
+    for (int first = 0; first < MOST / 4; first += BATCH) {
+        if (first * 4 >= pieces) break;
+        float4 next[BATCH];
+#pragma unroll
+        for (int i = 0; i < BATCH; i++)
+            next[i] = i == 0 || (first + i) * 4 < pieces ? sums.four[first + i] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll
+        for (int i = 0; i < BATCH; i++) v.x += next[i].x, v.y += next[i].y, v.z += next[i].z, v.w += next[i].w;
     }
-    float mean = fmaf((v.x + v.y) + (v.z + v.w), inverse_k, eps), r = rsqrtf(mean); // two units off at most: one Newton step
-    return r < INFINITY && r > 0.0f ? fmaf(r * 0.5f, fmaf(-mean * r, r, 1.0f), r) : r;
+    return inverse_root(fmaf((v.x + v.y) + (v.z + v.w), inverse_k, eps));
 }
 
 // By a block whose warps have pieces w and warps + w: v[0] and v[1], the squares of this thread's eight neighbours in each. Lanes
@@ -52,7 +56,7 @@ __device__ __forceinline__ float inverse_norm(norm_sums &sums, const float (&v)[
     for (int step = 8; step; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
     if (lane % 16 == 0) reinterpret_cast<float *>(sums.four)[lane ? warps + warp : warp] = sum;
     __syncthreads();
-    return inverse_norm(sums, warps * 2, 1.0f / (float)k, eps);
+    return inverse_norm<RDK_NORM_PIECES, 1>(sums, warps * 2, reciprocal((float)k), eps);
 }
 
 template <int PIECES> struct row_pieces { // eight elements each, of which `count` (may be <= 0) exist
@@ -165,6 +169,11 @@ struct norm_cluster {
     uint64_t arrived;
 };
 
+// This thread's first element.
+__device__ __forceinline__ int32_t norm_cluster_at() {
+    return (int32_t)(cluster_rank() * (blockDim.x / 32) + threadIdx.x / 32) * RDK_NORM_PIECE + (int32_t)(threadIdx.x % 32) * 8;
+}
+
 // emit(row_pieces<1>). Everything that does not wait for data is done before the edge.
 template <int TYPE, bool RESIDUAL, typename F> __device__ __forceinline__ void normalise_cluster(const norm_rows &rows, F emit) {
     __shared__ norm_cluster shared;
@@ -174,15 +183,15 @@ template <int TYPE, bool RESIDUAL, typename F> __device__ __forceinline__ void n
         barrier_init_fence();
         barrier_expect(&shared.arrived, pieces * 4);
     }
-    cluster_arrive();
+    cluster_arrive_relaxed();
     const uint32_t piece = rank * warps + threadIdx.x / 32;
-    const int32_t row = blockIdx.x / RDK_NORM_BLOCKS, at = (int32_t)(piece * RDK_NORM_PIECE + lane * 8);
+    const int32_t row = blockIdx.x / RDK_NORM_BLOCKS, at = norm_cluster_at();
     const bool valid = at < rows.k;
     const uint4 *from = vectors_of(rows.x, row * rows.x_stride + at), *sum = vectors_of(rows.residual, row * rows.residual_stride + at);
     const uint4 weight = vector_at(vectors_of(rows.weight, at), valid);
     const uint32_t to = cluster_address(reinterpret_cast<float *>(shared.sums.four) + piece, lane % RDK_NORM_BLOCKS),
                    barrier = cluster_address(&shared.arrived, lane % RDK_NORM_BLOCKS);
-    const float inverse_k = 1.0f / (float)rows.k;
+    const float inverse_k = reciprocal((float)rows.k);
     wait_dependencies();
     uint4 x = vector_at(from, valid);
     if (RESIDUAL) {
@@ -195,7 +204,7 @@ template <int TYPE, bool RESIDUAL, typename F> __device__ __forceinline__ void n
     cluster_wait(); // every block has its barrier
     if (lane < RDK_NORM_BLOCKS) send_f32(to, squares, barrier);
     barrier_wait(&shared.arrived, 0);
-    float inverse = inverse_norm(shared.sums, (int)pieces, inverse_k, rows.eps);
+    float inverse = inverse_norm<RDK_NORM_VECTOR_K / RDK_NORM_PIECE, 8>(shared.sums, (int)pieces, inverse_k, rows.eps);
     row_pieces<1> p = {{row}, {at}, {valid ? 8 : 0}, {scaled<TYPE>(x, weight, inverse, rows.offset)}};
     emit(p);
 }

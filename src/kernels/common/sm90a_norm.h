@@ -8,7 +8,8 @@
 enum {
     RDK_NORM_PIECE = 256, // elements of a warp
     RDK_NORM_PIECES = 64, // of the 16384 elements that the rows state
-    RDK_NORM_BLOCKS = 4   // of a cluster
+    RDK_NORM_VECTOR_K = 8192,
+    RDK_NORM_BLOCKS = 4 // of a cluster
 };
 
 #if !defined(__CUDACC__)
@@ -26,10 +27,10 @@ static inline uint32_t rdk_norm_cluster_threads(int64_t k) {
     return (uint32_t)((k + elems - 1) / elems * 32);
 }
 
-// Rows of whole 16-byte pieces of this 16-bit type, and of at most 512 threads?
+// Rows of whole 16-byte vectors of this 16-bit type, and of at most 512 threads?
 static inline bool rdk_norm_vector(const void *data, int64_t stride, int64_t k, rd_dtype dtype,
                                    rd_dtype wanted) {
-    return k <= 8192 && (uintptr_t)data % 16 == 0 && stride % 8 == 0 && k % 8 == 0 && dtype == wanted &&
+    return k <= RDK_NORM_VECTOR_K && (uintptr_t)data % 16 == 0 && stride % 8 == 0 && k % 8 == 0 && dtype == wanted &&
            (dtype == RD_DTYPE_BF16 || dtype == RD_DTYPE_F16);
 }
 // Few enough rows that each has several multiprocessors to itself?

@@ -124,6 +124,12 @@ __device__ __forceinline__ float divide_by(float x, float d, float r) { // for e
     return isfinite(q) ? fmaf(fmaf(-q, d, x), r, q) : q;
 }
 
+// 1 / sqrt(v): rsqrtf is two units off at most, one Newton step follows.
+__device__ __forceinline__ float inverse_root(float v) {
+    float r = rsqrtf(v);
+    return r < INFINITY && r > 0.0f ? fmaf(r * 0.5f, fmaf(-v * r, r, 1.0f), r) : r;
+}
+
 // g / (1 + exp(-z)), two units off at most.
 __device__ __forceinline__ float gated(float g, float z) {
     return __fdividef(g, 1.0f + expf(-z));

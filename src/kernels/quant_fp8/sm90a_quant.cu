@@ -4,21 +4,24 @@
 #include "kernels/common/sm90a_norm.cuh"
 #include "kernels/quant_fp8/sm90a_args.h"
 
-// The largest of these sixteen lanes. Of floats that are not negative, whose bits order as they do.
+// The largest of these sixteen lanes, of floats that are not negative: their bits order as they do.
 __device__ __forceinline__ float top_of_group(float v) {
-#if RDK_TOP_REDUX
-    uint32_t bits = __float_as_uint(v), low = threadIdx.x % 32 < 16;
+    uint32_t bits = __float_as_uint(v);
+    bool low = threadIdx.x % 32 < 16;
     uint32_t first = __reduce_max_sync(0xffffffffu, low ? bits : 0), second = __reduce_max_sync(0xffffffffu, low ? 0 : bits);
     return __uint_as_float(low ? first : second);
-#else
-#pragma unroll
-    for (int step = 8; step; step /= 2) v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, step));
-    return v;
-#endif
+}
+
+struct quant_place { // of eight codes and of their group's scale
+    unsigned char *q;
+    float *scale;
+};
+__device__ __forceinline__ quant_place place_of(const rdk_quant_sm90a_args &args, int64_t row, int32_t at) {
+    return {args.q + row * args.q_stride + at, args.q_scale + row * args.q_scale_stride_m + at / RDK_QUANT_GROUP * args.q_scale_stride_k};
 }
 
 // Scale and codes of the groups that these sixteen lanes hold, one of each piece. The scale comes from the finite values.
-template <int PIECES> __device__ __forceinline__ void quantise(const rdk_quant_sm90a_args &args, row_pieces<PIECES> &p) {
+template <int PIECES> __device__ __forceinline__ void quantise(row_pieces<PIECES> &p, const quant_place (&to)[PIECES]) {
     float top[PIECES];
     bool infinite = false;
 #pragma unroll
@@ -49,16 +52,17 @@ template <int PIECES> __device__ __forceinline__ void quantise(const rdk_quant_s
             for (int i = 0; i < 8; i++)
                 if (!isfinite(p.e[t].v[i])) codes_of.v[i] = p.e[t].v[i];
         uint2 codes = pack_e4m3(codes_of);
-        unsigned char *to = args.q + p.row[t] * args.q_stride + p.at[t];
-        if (p.count[t] >= 8 && (uint64_t)to % 8 == 0)
-            *reinterpret_cast<uint2 *>(to) = codes;
+        if (p.count[t] >= 8 && (uint64_t)to[t].q % 8 == 0)
+            *reinterpret_cast<uint2 *>(to[t].q) = codes;
         else
 #pragma unroll
             for (int i = 0; i < 8; i++)
-                if (i < p.count[t]) to[i] = (unsigned char)((i < 4 ? codes.x : codes.y) >> i % 4 * 8);
-        if (threadIdx.x % 16 == 0)
-            args.q_scale[p.row[t] * args.q_scale_stride_m + p.at[t] / RDK_QUANT_GROUP * args.q_scale_stride_k] = scale;
+                if (i < p.count[t]) to[t].q[i] = (unsigned char)((i < 4 ? codes.x : codes.y) >> i % 4 * 8);
+        if (threadIdx.x % 16 == 0) *to[t].scale = scale;
     }
+}
+__device__ __forceinline__ void quantise(const rdk_quant_sm90a_args &args, row_pieces<2> &p) {
+    quantise(p, {place_of(args, p.row[0], p.at[0]), place_of(args, p.row[1], p.at[1])});
 }
 
 // ROWS rows of 1024 columns a block, grid (rows, columns): with many rows several loads are in flight.
@@ -83,7 +87,10 @@ template <int ROWS> __device__ __forceinline__ void quantise_rows(const rdk_quan
 #pragma unroll
         for (int i = 0; i < 8; i++) p.e[r].v[i] = gated(p.e[r].v[i], p.e[r].v[i]) * factor.v[i];
     }
-    quantise(args, p);
+    quant_place to[ROWS];
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) to[r] = place_of(args, p.row[r], at);
+    quantise(p, to);
 }
 extern "C" __global__ void __launch_bounds__(RDK_QUANT_THREADS)
     rdk_quant_fp8_sm90a_one(const __grid_constant__ rdk_quant_sm90a_args args) {
@@ -109,7 +116,9 @@ template <int TYPE, bool RESIDUAL> __device__ __forceinline__ void norm_vectors(
 }
 template <int TYPE, bool RESIDUAL> __device__ __forceinline__ void norm_cluster_of(const rdk_quant_sm90a_args &args) {
     launch_dependents();
-    normalise_cluster<TYPE, RESIDUAL>(rows_of(args), [&](row_pieces<1> &p) { quantise(args, p); });
+    const int32_t row = blockIdx.x / RDK_NORM_BLOCKS, at = norm_cluster_at();
+    const quant_place to = {kept(place_of(args, row, at).q), kept(place_of(args, row, at).scale)};
+    normalise_cluster<TYPE, RESIDUAL>(rows_of(args), [&](row_pieces<1> &p) { quantise(p, {to}); });
 }
 #define NORM_KERNELS(name_, type_, residual_)                                                                            \
     extern "C" __global__ void __launch_bounds__(512, 3) name_(const __grid_constant__ rdk_quant_sm90a_args args) {        \
