@@ -55,7 +55,8 @@ typedef struct rdk_kv_write_sm90a_args {
     int64_t k_stride_token, k_stride_head, v_stride_token, v_stride_head;
     int64_t kc_stride_block, kc_stride_token, kc_stride_head, kc_stride_dim;
     int64_t vc_stride_block, vc_stride_token, vc_stride_head, vc_stride_dim,
-        capacity; // blocks * block_tokens
+        capacity;           // blocks * block_tokens
+    uint64_t block_inverse; // 2^64 / block_tokens, rounded up
     int32_t kv_heads, head_dim, block_tokens, k_interleave, x_type, kv_type;
 } rdk_kv_write_sm90a_args;
 

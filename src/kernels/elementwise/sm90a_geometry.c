@@ -138,6 +138,7 @@ static rdk_kv_write_sm90a_args kv_write_args(const rdi_kv_write_args *a) {
         .vc_stride_head = a->vc_stride_head,
         .vc_stride_dim = a->vc_stride_dim,
         .capacity = a->blocks * a->block_tokens,
+        .block_inverse = UINT64_MAX / (uint64_t)a->block_tokens + 1,
         .kv_heads = (int32_t)a->kv_heads,
         .head_dim = (int32_t)a->head_dim,
         .block_tokens = (int32_t)a->block_tokens,
@@ -167,7 +168,8 @@ static bool turns_words(const rdi_rope_args *a) {
     return a->q_dtype == a->k_dtype && (a->q_dtype == RD_DTYPE_BF16 || a->q_dtype == RD_DTYPE_F16) &&
            !a->interleaved && a->head_dim <= 256 && a->head_dim % 2 == 0 && a->rotary_dim % 4 == 0 &&
            has_words(a->q, a->q_stride_token, a->q_stride_head) &&
-           has_words(a->k, a->k_stride_token, a->k_stride_head);
+           has_words(a->k, a->k_stride_token, a->k_stride_head) &&
+           (!a->q_norm || (has_words(a->q_norm, 0, 0) && has_words(a->k_norm, 0, 0)));
 }
 
 int32_t rdi_rope_kv_write_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
