@@ -79,7 +79,8 @@ typedef struct rdk_sample_sm90a_args {
     RDK_PTR(const void) params; // rd_sample_row
     RDK_PTR(int32_t) ids;
     int64_t logits_stride;
-    int32_t vocab, slice, held; // logits of a block, a multiple of four, and how many of them its shared memory has room for
+    int32_t vocab, slice,
+        held; // logits of a block, a multiple of four, and how many of them its shared memory has room for
 } rdk_sample_sm90a_args;
 
 #endif // RDI_ELEMENTWISE_SM90A_ARGS_H

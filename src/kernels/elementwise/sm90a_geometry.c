@@ -47,9 +47,11 @@ int32_t rdi_rmsnorm_sm90a_geometry(const void *args, void *ws, const rd_device_i
         rdk_norm_vector(a->weight, 0, a->k, a->weight_dtype, type) &&
         (!a->residual || rdk_norm_vector(a->residual, a->residual_stride, a->k, a->residual_dtype, type));
     bool cluster = vector && rdk_norm_clusters(a->m, device->compute_units);
-    const char *name = vector ? names[type == RD_DTYPE_F16][a->residual != NULL][cluster] : "rdk_rmsnorm_sm90a_any";
+    const char *name =
+        vector ? names[type == RD_DTYPE_F16][a->residual != NULL][cluster] : "rdk_rmsnorm_sm90a_any";
     return one_launch(out, name, a->m * (cluster ? RDK_NORM_BLOCKS : 1), 1,
-                      cluster ? rdk_norm_cluster_threads(a->k) : rdk_norm_threads(a->k), &kernel, sizeof kernel);
+                      cluster ? rdk_norm_cluster_threads(a->k) : rdk_norm_threads(a->k), &kernel,
+                      sizeof kernel);
 }
 
 int32_t rdi_act_mul_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
@@ -217,7 +219,8 @@ int32_t rdi_embed_sm90a_geometry(const void *args, void *ws, const rd_device_inf
 
 int32_t rdi_sample_sm90a_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
     const rdi_sample_args *a = args;
-    int64_t slice = rdi_ceil_div(a->vocab, RDK_SAMPLE_BLOCKS * 4) * 4, held = rdi_min(slice, RDK_SAMPLE_HELD_ELEMS);
+    int64_t slice = rdi_ceil_div(a->vocab, RDK_SAMPLE_BLOCKS * 4) * 4,
+            held = rdi_min(slice, RDK_SAMPLE_HELD_ELEMS);
     (void)ws, (void)device;
     const rdk_sample_sm90a_args kernel = {
         .logits = RDK_ADDR(a->logits),
@@ -228,7 +231,8 @@ int32_t rdi_sample_sm90a_geometry(const void *args, void *ws, const rd_device_in
         .slice = (int32_t)slice,
         .held = (int32_t)held,
     };
-    one_launch(out, "rdk_sample_sm90a", a->rows * RDK_SAMPLE_BLOCKS, 1, RDK_SAMPLE_THREADS, &kernel, sizeof kernel);
+    one_launch(out, "rdk_sample_sm90a", a->rows * RDK_SAMPLE_BLOCKS, 1, RDK_SAMPLE_THREADS, &kernel,
+               sizeof kernel);
     out->shared_bytes = (uint32_t)(RDK_SAMPLE_SHARED_BYTES + held * 4);
     return 1;
 }

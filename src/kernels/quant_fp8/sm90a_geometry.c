@@ -73,7 +73,8 @@ int32_t rdi_quant_norm_sm90a_geometry(const void *args, void *ws, const rd_devic
     (void)ws;
     rdi_launch_fill(out, vector ? names[type == RD_DTYPE_F16][add][cluster] : "rdk_quant_fp8_norm_sm90a_any",
                     (const uint32_t[3]){blocks, 1, 1},
-                    cluster ? rdk_norm_cluster_threads(a->k) : rdk_norm_threads(a->k), &kernel, sizeof kernel);
+                    cluster ? rdk_norm_cluster_threads(a->k) : rdk_norm_threads(a->k), &kernel,
+                    sizeof kernel);
     out->dependent = true;
     return 1;
 }
