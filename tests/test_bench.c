@@ -32,7 +32,6 @@ static const char *shape_of(const char *op) {
                   {"kv_write", "M=35,HEADS=2"},
                   {"rope_kv_write", "M=5,HEADS=2"},
                   {"sample", "VOCAB=1000"},
-                  {"generate", "AT=4"},
                   {"", "M=3,K=200"}};
     for (size_t i = 0;; i++)
         if (!strncmp(op, shapes[i].start, strlen(shapes[i].start))) return shapes[i].shape;
