@@ -25,14 +25,10 @@ static char model[128];
 static const char *shape_of(const char *op) {
     static const struct {
         const char *start, *shape;
-    } shapes[] = {{"gemm", "M=2,N=256,K=256"},
-                  {"attn_decode", "Q_LEN=3,KV=100"},
-                  {"attn_prefill", "Q_LEN=20,KV=90"},
-                  {"rope", "M=3,HEADS=2"},
-                  {"kv_write", "M=35,HEADS=2"},
-                  {"rope_kv_write", "M=5,HEADS=2"},
-                  {"sample", "VOCAB=1000"},
-                  {"", "M=3,K=200"}};
+    } shapes[] = {{"gemm", "M=2,N=256,K=256"},        {"attn_decode", "Q_LEN=3,KV=100"},
+                  {"attn_prefill", "Q_LEN=20,KV=90"}, {"rope", "M=3,HEADS=2"},
+                  {"kv_write", "M=35,HEADS=2"},       {"rope_kv_write", "M=5,HEADS=2"},
+                  {"sample", "VOCAB=1000"},           {"", "M=3,K=200"}};
     for (size_t i = 0;; i++)
         if (!strncmp(op, shapes[i].start, strlen(shapes[i].start))) return shapes[i].shape;
 }
@@ -65,7 +61,7 @@ static void check_bench(const char *op) {
     if (!strcmp(op, "step"))
         snprintf(own, sizeof own, "--model %s --batch 1,3 --context 40 --prefill 20", model);
     else if (!strcmp(op, "generate"))
-        snprintf(own, sizeof own, "--model %s", model);
+        snprintf(own, sizeof own, "--model %s --shape %s", model, shape_of(op));
     else
         snprintf(own, sizeof own, "--shape %s", shape_of(op));
     snprintf(command, sizeof command, "bench %s --threads 1 --seconds 0.001 --json --csv %s %s", op, csv,
