@@ -11,7 +11,7 @@
 extern rd_ctx *card_ctx;
 extern rd_stream card_stream;
 extern char card_run[64];    // names this run in a CSV: when and of which build
-extern bool card_simulated; // sim:gfx1201: two copies, two calls, one replay, no ceiling
+extern bool card_simulated;  // sim:gfx1201: two copies, two calls, one replay, no ceiling
 extern double card_read_gbs; // what a kernel that only reads reaches over 2 GiB, in this run
 
 void card_open(const char *device); // and measures card_read_gbs

@@ -11,7 +11,7 @@
 // Before timing, calls run alone; rows of the first call of `rows` are compared with the formula in double, greedy ids with the
 // largest logit (`radiance check` judges the rest); a replay from the same start must leave the same bits everywhere, before the timed
 // replays and after them.
-#include "card.h"
+#include "card_small.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -21,30 +21,12 @@
 enum {
     CALLS = 200,
     LARGE_CALLS = 20,
-    LARGE_ROWS = 1024,
     INPUTS = 3,
     MOST_LIST = 16,
     SAMPLES = 4,
-    VOCAB = 151936
+    FLOOR_ROWS = 132,
+    FLOOR_WIDTH = 128
 };
-enum { FLOOR_ROWS = 132, FLOOR_WIDTH = 128, BLOCK_TOKENS = 64, MOST_PARTS = 6 };
-
-typedef struct part { // memory that calls write
-    unsigned char *there, *saved;
-    size_t bytes;
-    bool state; // read as well: put back before a replay
-} part;
-typedef struct job {
-    const char *name;
-    int64_t m, k, calls, at; // at: of the op's interval key
-    double bytes;            // that one call must move
-    card_call run;
-    void *state;
-    rd_plan *plan;
-    part parts[MOST_PARTS];
-    int part_count;
-    double (*error)(void *state); // of the first call, as a share of its bound; or NULL
-} job;
 
 static struct {
     const char *device, *ops;
@@ -53,7 +35,7 @@ static struct {
     int row_counts;
 } o;
 
-static void add_part(job *j, void *there, size_t bytes, bool state) {
+void small_part(job *j, void *there, size_t bytes, bool state) {
     part *p = &j->parts[j->part_count++];
     *p = (part){.there = there, .bytes = bytes, .state = state};
     if (!state) return;
@@ -87,7 +69,6 @@ static bool same_parts(const job *j, const unsigned char *want) {
     return same;
 }
 
-// The plan is j->plan; the caller made it with these edges.
 static void measure(job *j, bool dependent) {
     double error = 0;
     put_back(j);
@@ -109,7 +90,7 @@ static void measure(job *j, bool dependent) {
     free(want);
     const double floor_us = j->bytes / card_read_gbs * 1e-3;
     printf("%s,%s,%s,%lld,%lld,%s,%lld,%.3f,%.3f,%.3f,%.1f,", card_run, j->name,
-           rd_plan_kernel(j->plan, j->at)->name, (long long)j->m, (long long)j->k,
+           rd_plan_kernel(*j->plan, j->at)->name, (long long)j->m, (long long)j->k,
            dependent ? "dependent" : "plain", (long long)j->calls, time.us, time.best_us, floor_us,
            100 * floor_us / time.us);
     if (j->error) printf("%.2f", error);
@@ -118,20 +99,27 @@ static void measure(job *j, bool dependent) {
     if (!same || error > 1) card_fail("card_small: %s is wrong here", j->name);
 }
 
-static void close_job(job *j) {
+void small_measure(job *j, const char *kernel, const rd_param *question, int32_t count) {
+    if (!kernel) card_fail("card_small: no row takes %s: %s", j->name, rd_error_text());
+    for (int plain = 0; plain < 2; plain++) {
+        if (plain ? !o.plain : !o.dependent) continue;
+        *j->plan = card_plan(kernel, question, count, j->at, plain);
+        measure(j, !plain);
+        rd_plan_free(*j->plan);
+    }
     for (int i = 0; i < j->part_count; i++) card_free(j->parts[i].saved);
 }
 
-static int64_t calls_of(int64_t rows) {
+int64_t small_calls(int64_t rows) {
     return card_simulated ? 2 : rows >= LARGE_ROWS ? LARGE_CALLS : CALLS;
 }
 
-static rd_tensor on_card(rd_tensor t) {
+rd_tensor small_on_card(rd_tensor t) {
     t.device = rd_ctx_device_number(card_ctx);
     return t;
 }
-static rd_tensor matrix(void *data, rd_dtype dtype, int64_t m, int64_t k) {
-    return on_card(rd_tensor_2d(data, dtype, m, k));
+rd_tensor small_matrix(void *data, rd_dtype dtype, int64_t m, int64_t k) {
+    return small_on_card(rd_tensor_2d(data, dtype, m, k));
 }
 
 static void fill_bf16(uint16_t *to, int64_t count) { // 1/8 to 2, either sign
@@ -140,7 +128,7 @@ static void fill_bf16(uint16_t *to, int64_t count) { // 1/8 to 2, either sign
         to[i] = (uint16_t)((r & 0x807f) | (124 + (r >> 16 & 3)) << 7);
     }
 }
-static uint16_t *random_bf16(int64_t count, void **there) {
+uint16_t *small_random(int64_t count, void **there) {
     uint16_t *host = card_host((size_t)count * 2);
     fill_bf16(host, count);
     *there = card_put(host, (size_t)count * 2);
@@ -174,15 +162,15 @@ static void *x_of(const row_bench *b, int64_t call) {
 
 static void run_rows(void *state, int64_t call) {
     row_bench *b = state;
-    const rd_tensor x = matrix(x_of(b, call), RD_DTYPE_BF16, b->m, b->k),
-                    residual = matrix(b->card_residual, RD_DTYPE_BF16, b->m, b->k),
-                    weight = on_card(rd_tensor_1d(b->card_weight, RD_DTYPE_BF16, b->k));
+    const rd_tensor x = small_matrix(x_of(b, call), RD_DTYPE_BF16, b->m, b->k),
+                    residual = small_matrix(b->card_residual, RD_DTYPE_BF16, b->m, b->k),
+                    weight = small_on_card(rd_tensor_1d(b->card_weight, RD_DTYPE_BF16, b->k));
     if (!quantises(b)) {
         const rd_rmsnorm_args args = {.struct_size = sizeof args,
                                       .x = x,
                                       .residual = residual,
                                       .weight = weight,
-                                      .y = matrix(out_of(b, call), RD_DTYPE_BF16, b->m, b->k),
+                                      .y = small_matrix(out_of(b, call), RD_DTYPE_BF16, b->m, b->k),
                                       .eps = 1e-6f};
         card_need(rd_rmsnorm_run(b->plan, &args, card_stream));
         return;
@@ -190,14 +178,14 @@ static void run_rows(void *state, int64_t call) {
     unsigned char *scale = b->scale + (b->large ? 0 : (size_t)call * b->scale_bytes);
     rd_quant_args args = {.struct_size = sizeof args,
                           .x = x,
-                          .q = matrix(out_of(b, call), RD_DTYPE_E4M3, b->m, b->k),
-                          .q_scale = matrix(scale, RD_DTYPE_F32, b->m, b->k / 128),
+                          .q = small_matrix(out_of(b, call), RD_DTYPE_E4M3, b->m, b->k),
+                          .q_scale = small_matrix(scale, RD_DTYPE_F32, b->m, b->k / 128),
                           .eps = 1e-6f};
     if (b->fuse == ADD_NORM_QUANT) args.residual = residual;
     if (b->fuse == ADD_NORM_QUANT || b->fuse == NORM_QUANT) args.norm_weight = weight;
     if (b->fuse == SILU_QUANT)
-        args.up = matrix((unsigned char *)b->card_up + (size_t)(call % INPUTS) * b->x_bytes, RD_DTYPE_BF16,
-                         b->m, b->k);
+        args.up = small_matrix((unsigned char *)b->card_up + (size_t)(call % INPUTS) * b->x_bytes,
+                               RD_DTYPE_BF16, b->m, b->k);
     card_need(rd_quant_run(b->plan, &args, NULL, NULL, card_stream));
 }
 
@@ -243,16 +231,18 @@ static double rows_error(void *state) {
     return worst;
 }
 
-static rd_plan *plan_rows(const row_bench *b, bool dependent) {
+static void measure_with_plan(row_bench *b, job *j) {
     static const char *const words[] = {"none", "rmsnorm", "add_rmsnorm", "silu_mul"};
-    const rd_param quant[] = {RD_INT("k", b->k), RD_WORD("x_dtype", "bf16"),
-                              RD_WORD("fuse", quantises(b) ? words[b->fuse] : ""), RD_INT("m", b->m)},
-                   norm[] = {RD_INT("k", b->k),          RD_WORD("x_dtype", "bf16"),
+    const rd_param norm[] = {RD_INT("k", b->k),          RD_WORD("x_dtype", "bf16"),
                              RD_WORD("y_dtype", "bf16"), RD_WORD("weight_dtype", "bf16"),
                              RD_INT("residual", 1),      RD_INT("m", b->m)};
-    const char *kernel = quantises(b) ? card_kernel("quant_fp8", quant, 4) : card_kernel("rmsnorm", norm, 6);
-    if (!kernel) card_fail("card_small: no row: %s", rd_error_text());
-    return card_plan(kernel, quantises(b) ? quant : norm, quantises(b) ? 3 : 5, b->m, !dependent);
+    if (quantises(b)) {
+        const rd_param quant[] = {RD_INT("k", b->k), RD_WORD("x_dtype", "bf16"),
+                                  RD_WORD("fuse", words[b->fuse]), RD_INT("m", b->m)};
+        small_measure(j, card_kernel("quant_fp8", quant, 4), quant, 3);
+    } else {
+        small_measure(j, card_kernel("rmsnorm", norm, 6), norm, 5);
+    }
 }
 
 static void measure_rows(int64_t m, int64_t k, fuse what) {
@@ -261,12 +251,12 @@ static void measure_rows(int64_t m, int64_t k, fuse what) {
     // Bytes a row and column: x, codes (and 4/128 of scales); residual read and written, y.
     static const double moved[] = {3 + 4 / 128.0, 3 + 4 / 128.0, 7 + 4 / 128.0, 5 + 4 / 128.0, 8};
     row_bench b = {.fuse = what, .m = m, .k = k, .large = m >= LARGE_ROWS};
-    const int64_t elems = m * k, calls = calls_of(m);
+    const int64_t elems = m * k, calls = small_calls(m);
     b.x_bytes = (size_t)elems * 2, b.out_bytes = (size_t)elems * (quantises(&b) ? 1 : 2);
     b.scale_bytes = quantises(&b) ? (size_t)(m * (k / 128)) * 4 : 0;
     b.out_step = b.x_bytes; // codes are the first half of what the next call takes for bf16
-    b.x = random_bf16(elems * INPUTS, &b.card_x), b.up = random_bf16(elems * INPUTS, &b.card_up);
-    b.residual = random_bf16(elems, &b.card_residual), b.weight = random_bf16(k, &b.card_weight);
+    b.x = small_random(elems * INPUTS, &b.card_x), b.up = small_random(elems * INPUTS, &b.card_up);
+    b.residual = small_random(elems, &b.card_residual), b.weight = small_random(k, &b.card_weight);
     const size_t outs = b.large ? b.x_bytes : (size_t)calls * b.out_step;
     b.out = card_alloc(outs);
     card_tile(b.out, outs, b.x, b.x_bytes);
@@ -279,17 +269,12 @@ static void measure_rows(int64_t m, int64_t k, fuse what) {
              .bytes = moved[what] * (double)elems,
              .run = run_rows,
              .state = &b,
+             .plan = &b.plan,
              .error = rows_error};
-    add_part(&j, b.out, outs, false);
-    add_part(&j, b.scale, b.scale_bytes * (size_t)(b.large ? 1 : calls), false);
-    add_part(&j, b.card_residual, b.x_bytes, true);
-    for (int plain = 0; plain < 2; plain++) {
-        if (plain ? !o.plain : !o.dependent) continue;
-        b.plan = j.plan = plan_rows(&b, !plain);
-        measure(&j, !plain);
-        rd_plan_free(b.plan);
-    }
-    close_job(&j);
+    small_part(&j, b.out, outs, false);
+    small_part(&j, b.scale, b.scale_bytes * (size_t)(b.large ? 1 : calls), false);
+    small_part(&j, b.card_residual, b.x_bytes, true);
+    measure_with_plan(&b, &j);
     void *const there[] = {b.card_x, b.card_up, b.card_residual, b.card_weight, b.out, b.scale};
     for (size_t i = 0; i < sizeof there / sizeof *there; i++) card_free(there[i]);
     free(b.x), free(b.up), free(b.residual), free(b.weight);
@@ -307,9 +292,9 @@ static void run_floor(void *state, int64_t call) {
     const size_t step = FLOOR_ROWS * FLOOR_WIDTH * 2;
     const rd_act_mul_args args = {
         .struct_size = sizeof args,
-        .gate = matrix(b->rows + (size_t)call * step, RD_DTYPE_BF16, FLOOR_ROWS, FLOOR_WIDTH),
-        .up = matrix(b->up, RD_DTYPE_BF16, FLOOR_ROWS, FLOOR_WIDTH),
-        .y = matrix(b->rows + (size_t)(call + 1) * step, RD_DTYPE_BF16, FLOOR_ROWS, FLOOR_WIDTH)};
+        .gate = small_matrix(b->rows + (size_t)call * step, RD_DTYPE_BF16, FLOOR_ROWS, FLOOR_WIDTH),
+        .up = small_matrix(b->up, RD_DTYPE_BF16, FLOOR_ROWS, FLOOR_WIDTH),
+        .y = small_matrix(b->rows + (size_t)(call + 1) * step, RD_DTYPE_BF16, FLOOR_ROWS, FLOOR_WIDTH)};
     card_need(rd_act_mul_run(b->plan, &args, card_stream));
 }
 
@@ -317,207 +302,22 @@ static void measure_floor(void) {
     const size_t step = FLOOR_ROWS * FLOOR_WIDTH * 2;
     const rd_param question[] = {RD_INT("k", FLOOR_WIDTH), RD_WORD("act", "silu"), RD_WORD("x_dtype", "bf16"),
                                  RD_WORD("y_dtype", "bf16"), RD_INT("m", FLOOR_ROWS)};
-    floor_bench b = {.rows = card_alloc((size_t)(calls_of(1) + 1) * step)};
-    uint16_t *up = random_bf16(FLOOR_ROWS * FLOOR_WIDTH, &b.up);
-    card_tile(b.rows, (size_t)(calls_of(1) + 1) * step, up, step);
+    floor_bench b = {.rows = card_alloc((size_t)(small_calls(1) + 1) * step)};
+    uint16_t *up = small_random(FLOOR_ROWS * FLOOR_WIDTH, &b.up);
+    card_tile(b.rows, (size_t)(small_calls(1) + 1) * step, up, step);
     job j = {.name = "floor",
              .m = FLOOR_ROWS,
              .at = FLOOR_ROWS,
              .k = FLOOR_WIDTH,
-             .calls = calls_of(1),
+             .calls = small_calls(1),
              .bytes = 3.0 * (double)step,
              .run = run_floor,
-             .state = &b};
-    add_part(&j, b.rows + step, (size_t)calls_of(1) * step, false);
-    for (int plain = 0; plain < 2; plain++) {
-        if (plain ? !o.plain : !o.dependent) continue;
-        b.plan = j.plan = card_plan(card_kernel("act_mul", question, 5), question, 4, FLOOR_ROWS, plain);
-        measure(&j, !plain);
-        rd_plan_free(b.plan);
-    }
-    close_job(&j);
+             .state = &b,
+             .plan = &b.plan};
+    small_part(&j, b.rows + step, (size_t)small_calls(1) * step, false);
+    small_measure(&j, card_kernel("act_mul", question, 5), question, 4);
     card_free(b.rows), card_free(b.up);
     free(up);
-}
-
-// ---- heads: rope, qk-norm and the cache's write in one launch --------------------------------------------------------
-typedef struct head_bench {
-    rd_plan *plan;
-    rd_rope_args rope;
-    rd_kv_write_args kv;
-} head_bench;
-
-static void run_heads(void *state, int64_t call) {
-    const head_bench *b = state;
-    (void)call;
-    card_need(rd_rope_kv_write_run(b->plan, &b->rope, &b->kv, card_stream));
-}
-
-static rd_tensor tokens(int64_t m, int64_t heads, int64_t dim) {
-    void *there = NULL;
-    free(random_bf16(m * heads * dim, &there));
-    return on_card(rd_tensor_3d(there, RD_DTYPE_BF16, m, heads, dim));
-}
-
-static void open_heads(head_bench *b, int64_t m, int64_t q_heads, int64_t kv_heads, int64_t dim,
-                       int64_t rotary) {
-    const int64_t blocks = (m + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
-    const size_t cache_bytes = (size_t)(blocks * BLOCK_TOKENS * kv_heads * dim);
-    const rd_rope_scaling scaling = {.type = "none", .theta = 1e6};
-    int64_t *slots = card_host((size_t)m * 8);
-    int32_t *positions = card_host((size_t)m * 4);
-    float *freq = card_host((size_t)rotary * 2), *ones = card_host((size_t)kv_heads * 4);
-    for (int64_t i = 0; i < m; i++) slots[i] = i, positions[i] = (int32_t)i;
-    for (int64_t i = 0; i < kv_heads; i++) ones[i] = 0.01f;
-    card_need(rd_rope_frequencies(&scaling, (int32_t)rotary, freq));
-    void *norm = NULL;
-    free(random_bf16(dim, &norm));
-    *b = (head_bench){.rope = {.struct_size = sizeof b->rope, .eps = 1e-6f},
-                      .kv = {.struct_size = sizeof b->kv}};
-    b->rope.q = tokens(m, q_heads, dim), b->rope.k = b->kv.k = tokens(m, kv_heads, dim);
-    b->kv.v = tokens(m, kv_heads, dim);
-    b->rope.positions = on_card(rd_tensor_1d(card_put(positions, (size_t)m * 4), RD_DTYPE_I32, m));
-    b->rope.inv_freq = on_card(rd_tensor_1d(card_put(freq, (size_t)rotary * 2), RD_DTYPE_F32, rotary / 2));
-    b->rope.q_norm = b->rope.k_norm = on_card(rd_tensor_1d(norm, RD_DTYPE_BF16, dim));
-    b->kv.k_cache =
-        on_card(rd_tensor_4d(card_alloc(cache_bytes), RD_DTYPE_E4M3, blocks, BLOCK_TOKENS, kv_heads, dim));
-    b->kv.v_cache =
-        on_card(rd_tensor_4d(card_alloc(cache_bytes), RD_DTYPE_E4M3, blocks, BLOCK_TOKENS, kv_heads, dim));
-    b->kv.k_scale = b->kv.v_scale =
-        on_card(rd_tensor_1d(card_put(ones, (size_t)kv_heads * 4), RD_DTYPE_F32, kv_heads));
-    b->kv.slots = on_card(rd_tensor_1d(card_put(slots, (size_t)m * 8), RD_DTYPE_I64, m));
-    card_set(b->kv.k_cache.data, 0, cache_bytes), card_set(b->kv.v_cache.data, 0, cache_bytes);
-    free(slots), free(positions), free(freq), free(ones);
-}
-
-static void measure_heads(int64_t m, int64_t q_heads, int64_t kv_heads, int64_t dim, int64_t rotary) {
-    const rd_param question[] = {
-        RD_INT("head_dim", dim),         RD_INT("rotary_dim", rotary), RD_WORD("style", "neox"),
-        RD_WORD("x_dtype", "bf16"),      RD_INT("qk_norm", 1),         RD_INT("block_tokens", BLOCK_TOKENS),
-        RD_WORD("kv_dtype", "fp8_e4m3"), RD_WORD("k_order", "dim")};
-    char name[64];
-    head_bench b;
-    open_heads(&b, m, q_heads, kv_heads, dim, rotary);
-    snprintf(name, sizeof name, "rope_kv_write %lld/%lldx%lld rotary %lld", (long long)q_heads,
-             (long long)kv_heads, (long long)dim, (long long)rotary);
-    // q read and written, k and v read, codes of both written.
-    job j = {.name = name,
-             .m = m,
-             .k = dim,
-             .calls = calls_of(m),
-             .bytes = (double)(m * dim) * (4.0 * (double)q_heads + 6.0 * (double)kv_heads),
-             .run = run_heads,
-             .state = &b};
-    add_part(&j, b.rope.q.data, (size_t)(m * q_heads * dim) * 2, true);
-    add_part(&j, b.rope.k.data, (size_t)(m * kv_heads * dim) * 2, true);
-    add_part(&j, b.kv.k_cache.data, (size_t)(b.kv.k_cache.shape[0] * BLOCK_TOKENS * kv_heads * dim), false);
-    add_part(&j, b.kv.v_cache.data, (size_t)(b.kv.k_cache.shape[0] * BLOCK_TOKENS * kv_heads * dim), false);
-    for (int plain = 0; plain < 2; plain++) {
-        if (plain ? !o.plain : !o.dependent) continue;
-        b.plan = j.plan = card_plan(card_kernel("rope_kv_write", question, 8), question, 8, 0, plain);
-        measure(&j, !plain);
-        rd_plan_free(b.plan);
-    }
-    close_job(&j);
-    void *const there[] = {b.rope.q.data,        b.rope.k.data,      b.kv.v.data,       b.rope.positions.data,
-                           b.rope.inv_freq.data, b.rope.q_norm.data, b.kv.k_cache.data, b.kv.v_cache.data,
-                           b.kv.k_scale.data,    b.kv.slots.data};
-    for (size_t i = 0; i < sizeof there / sizeof *there; i++) card_free(there[i]);
-}
-
-// ---- sample ----------------------------------------------------------------------------------------------------------
-typedef struct sample_bench {
-    rd_plan *plan;
-    int64_t rows;
-    float *logits; // host
-    void *card_logits, *params, *ws;
-    unsigned char *ids; // of calls: [rows]
-    size_t ws_bytes;
-    bool greedy;
-} sample_bench;
-
-static void run_sample(void *state, int64_t call) {
-    sample_bench *b = state;
-    const rd_sample_args args = {
-        .struct_size = sizeof args,
-        .logits = matrix(b->card_logits, RD_DTYPE_F32, b->rows, VOCAB),
-        .rows = b->params,
-        .ids = on_card(rd_tensor_1d(b->ids + (size_t)(call * b->rows) * 4, RD_DTYPE_I32, b->rows))};
-    card_need(rd_sample_run(b->plan, &args, b->ws, &b->ws_bytes, card_stream));
-}
-
-// Greedy: the largest logit; else any token of the vocabulary (the check command judges the draw).
-static double sample_error(void *state) {
-    const sample_bench *b = state;
-    int32_t *ids = card_host((size_t)b->rows * 4);
-    double error = 0;
-    card_get(ids, b->ids, (size_t)b->rows * 4);
-    for (int64_t row = 0; row < b->rows; row++) {
-        const float *logits = b->logits + row * VOCAB;
-        int64_t best = 0;
-        for (int64_t i = 1; i < VOCAB; i++) best = logits[i] > logits[best] ? i : best;
-        if (b->greedy ? ids[row] != best : ids[row] < 0 || ids[row] >= VOCAB) error = 9;
-    }
-    free(ids);
-    return error;
-}
-
-static void measure_sample(sample_bench *b, const char *name, rd_sample_row row) {
-    const rd_param question[] = {RD_INT("vocab", VOCAB)};
-    rd_sample_row *rows = card_host((size_t)b->rows * sizeof *rows);
-    for (int64_t i = 0; i < b->rows; i++) rows[i] = row, rows[i].seed = (uint64_t)i, rows[i].counter = 2;
-    b->greedy = row.temperature <= 0, b->params = card_put(rows, (size_t)b->rows * sizeof *rows);
-    b->ids = card_alloc((size_t)(calls_of(LARGE_ROWS) * b->rows) * 4);
-    job j = {.name = name,
-             .m = b->rows,
-             .k = VOCAB,
-             .calls = calls_of(LARGE_ROWS),
-             .bytes = 4.0 * (double)(b->rows * VOCAB),
-             .run = run_sample,
-             .state = b,
-             .error = sample_error};
-    add_part(&j, b->ids, (size_t)(calls_of(LARGE_ROWS) * b->rows) * 4, false);
-    for (int plain = 0; plain < 2; plain++) {
-        if (plain ? !o.plain : !o.dependent) continue;
-        b->plan = j.plan = card_plan(card_kernel("sample", question, 1), question, 1, 0, plain);
-        b->ws_bytes = 0;
-        const rd_sample_args args = {.struct_size = sizeof args,
-                                     .logits = matrix(b->card_logits, RD_DTYPE_F32, b->rows, VOCAB),
-                                     .rows = b->params,
-                                     .ids = on_card(rd_tensor_1d(b->ids, RD_DTYPE_I32, b->rows))};
-        card_need(rd_sample_run(b->plan, &args, NULL, &b->ws_bytes, card_stream));
-        b->ws = card_alloc(b->ws_bytes += 64);
-        measure(&j, !plain);
-        rd_plan_free(b->plan);
-        card_free(b->ws);
-    }
-    close_job(&j);
-    card_free(b->params), card_free(b->ids);
-    free(rows);
-}
-
-// Logits as of a model: normal of deviation 3, a sum of uniforms.
-static void measure_samples(int64_t rows) {
-    static const struct {
-        const char *name;
-        rd_sample_row row;
-    } cases[] = {{"sample greedy", {.temperature = 0, .top_p = 1}},
-                 {"sample T=0.8 k=40 p=0.95", {.temperature = 0.8f, .top_p = 0.95f, .top_k = 40}},
-                 {"sample T=0.8 p=0.95", {.temperature = 0.8f, .top_p = 0.95f}},
-                 {"sample T=1", {.temperature = 1, .top_p = 1}}};
-    sample_bench b = {.rows = rows, .logits = card_host((size_t)(rows * VOCAB) * 4)};
-    for (int64_t i = 0; i < rows * VOCAB; i++) {
-        double sum = 0;
-        for (int half = 0; half < 6; half++) { // six words, two uniforms each: deviation 1
-            const uint32_t r = card_random();
-            sum += (double)(r & 0xffff) / 65536 + (double)(r >> 16) / 65536 - 1;
-        }
-        b.logits[i] = (float)(3 * sum);
-    }
-    b.card_logits = card_put(b.logits, (size_t)(rows * VOCAB) * 4);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) measure_sample(&b, cases[i].name, cases[i].row);
-    card_free(b.card_logits);
-    free(b.logits);
 }
 
 // ---- options -----------------------------------------------------------------------------------------------------------
@@ -562,11 +362,11 @@ int main(int argc, char **argv) {
     for (int i = 0; i < o.row_counts && strstr(o.ops, "rows"); i++)
         for (fuse what = QUANT; what <= ADD_NORM; what++) measure_rows(o.rows[i], o.width, what);
     for (int i = 0; i < o.row_counts && strstr(o.ops, "heads"); i++) {
-        measure_heads(o.rows[i], 40, 8, 128, 128);
-        measure_heads(o.rows[i], 24, 4, 256, 64);
+        small_heads(o.rows[i], 40, 8, 128, 128);
+        small_heads(o.rows[i], 24, 4, 256, 64);
     }
     for (int64_t rows = 1; rows <= 128 && strstr(o.ops, "sample"); rows *= rows == 1 ? 16 : 8)
-        measure_samples(rows);
+        small_samples(rows);
     card_close();
     return 0;
 }
