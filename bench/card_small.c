@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times the small ops of a step on a card, in graphs of 200 calls (20 from 1024 rows on), one CSV line a case:
 //
-//   card_small [--device gpu:0] [--ops floor,rows,heads,sample] [--rows 1,16,8192] [--width 5120] [--edges dependent|plain|both]
+//   card_small [--device gpu:0] [--rows 1,16,8192] [--width 5120] [--edges dependent|plain|both] [--ops floor,rows,heads,sample]
 //
-// rows: quantiser, norms and their fusions at bf16. Up to 1023 rows a call reads what the last one wrote: add_rmsnorm its y as x, the
-// quantiser its codes as the first half of x (taken as bf16), add_rmsnorm_quant the residual; the others take turns over inputs. From
-// 1024 rows on x takes turns over three buffers beyond the second-level cache. heads: rope_kv_write. sample: 151936 logits.
-// floor: act_mul of 132 x 128, each reading the last one's y: little more than an edge.
+// rows: quantiser, norms and their fusions at bf16, or some of quant, rmsnorm_quant, add_rmsnorm_quant, silu_mul_quant,
+// add_rmsnorm. Up to 1023 rows a call reads what the last one wrote: add_rmsnorm its y as x, the quantiser its codes as the first
+// half of x (taken as bf16), add_rmsnorm_quant the residual; the others take turns over inputs. From 1024 rows on x takes turns
+// over three buffers beyond the second-level cache. heads: rope_kv_write. sample: 151936 logits. floor: act_mul of 132 x 128, each
+// reading the last one's y: little more than an edge.
 //
-// Before timing, calls run alone; rows of the first call of `rows` are compared with the formula in double, greedy ids with the
-// largest logit (`radiance check` judges the rest); a replay from the same start must leave the same bits everywhere, before the timed
-// replays and after them.
+// Before timing, calls run alone; rows of the first call are compared with the formula in double, greedy ids with the largest logit
+// (`radiance check` judges the rest); a replay from the same start must leave the same bits everywhere, before the timed replays
+// and after them.
 #include "card_small.h"
 
 #include <math.h>
@@ -137,6 +138,8 @@ uint16_t *small_random(int64_t count, void **there) {
 
 // ---- rows: the quantiser, norms and fusions -------------------------------------------------------------------------
 typedef enum fuse { QUANT = 0, NORM_QUANT, ADD_NORM_QUANT, SILU_QUANT, ADD_NORM } fuse;
+static const char *const row_names[] = {"quant", "rmsnorm_quant", "add_rmsnorm_quant", "silu_mul_quant",
+                                        "add_rmsnorm"};
 typedef struct row_bench {
     fuse fuse;
     int64_t m, k;
@@ -246,8 +249,6 @@ static void measure_with_plan(row_bench *b, job *j) {
 }
 
 static void measure_rows(int64_t m, int64_t k, fuse what) {
-    static const char *const names[] = {"quant", "rmsnorm_quant", "add_rmsnorm_quant", "silu_mul_quant",
-                                        "add_rmsnorm"};
     // Bytes a row and column: x, codes (and 4/128 of scales); residual read and written, y.
     static const double moved[] = {3 + 4 / 128.0, 3 + 4 / 128.0, 7 + 4 / 128.0, 5 + 4 / 128.0, 8};
     row_bench b = {.fuse = what, .m = m, .k = k, .large = m >= LARGE_ROWS};
@@ -261,7 +262,7 @@ static void measure_rows(int64_t m, int64_t k, fuse what) {
     b.out = card_alloc(outs);
     card_tile(b.out, outs, b.x, b.x_bytes);
     b.scale = card_alloc(b.scale_bytes * (size_t)(b.large ? 1 : calls) + 64);
-    job j = {.name = names[what],
+    job j = {.name = row_names[what],
              .m = m,
              .k = k,
              .at = m,
@@ -354,19 +355,26 @@ static void read_options(int argc, char **argv) {
     if (o.width < 128 || o.width % 128) card_fail("card_small: --width, needs a multiple of 128");
 }
 
+static bool asked(const char *name) { // one of --ops
+    const size_t length = strlen(name);
+    for (const char *at = o.ops; (at = strstr(at, name)) != NULL; at += length)
+        if ((at == o.ops || at[-1] == ',') && (!at[length] || at[length] == ',')) return true;
+    return false;
+}
+
 int main(int argc, char **argv) {
     read_options(argc, argv);
     card_open(o.device);
     printf("run,op,kernel,m,k,edges,calls,us,best_us,floor_us,ceiling_percent,error,replays\n");
-    if (strstr(o.ops, "floor")) measure_floor();
-    for (int i = 0; i < o.row_counts && strstr(o.ops, "rows"); i++)
-        for (fuse what = QUANT; what <= ADD_NORM; what++) measure_rows(o.rows[i], o.width, what);
-    for (int i = 0; i < o.row_counts && strstr(o.ops, "heads"); i++) {
+    if (asked("floor")) measure_floor();
+    for (int i = 0; i < o.row_counts; i++)
+        for (fuse what = QUANT; what <= ADD_NORM; what++)
+            if (asked("rows") || asked(row_names[what])) measure_rows(o.rows[i], o.width, what);
+    for (int i = 0; i < o.row_counts && asked("heads"); i++) {
         small_heads(o.rows[i], 40, 8, 128, 128);
         small_heads(o.rows[i], 24, 4, 256, 64);
     }
-    for (int64_t rows = 1; rows <= 128 && strstr(o.ops, "sample"); rows *= rows == 1 ? 16 : 8)
-        small_samples(rows);
+    for (int64_t rows = 1; rows <= 128 && asked("sample"); rows *= rows == 1 ? 16 : 8) small_samples(rows);
     card_close();
     return 0;
 }
