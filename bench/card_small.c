@@ -145,7 +145,7 @@ typedef struct row_bench {
     int64_t m, k;
     bool large;
     rd_plan *plan;
-    uint16_t *x, *up, *residual, *weight; // host; x and up: INPUTS of them
+    uint16_t *x, *up, *residual, *weight; // host
     void *card_x, *card_up, *card_residual, *card_weight;
     unsigned char *out, *scale; // of calls: y (bf16) or codes; a large job has one of each
     size_t x_bytes, out_bytes, out_step, scale_bytes;
@@ -234,6 +234,15 @@ static double rows_error(void *state) {
     return worst;
 }
 
+// INPUTS buffers of the same numbers: where they lie is what counts.
+static uint16_t *inputs_of(int64_t elems, void **there) {
+    uint16_t *host = small_random(elems, there);
+    card_free(*there);
+    *there = card_alloc((size_t)elems * 2 * INPUTS);
+    card_tile(*there, (size_t)elems * 2 * INPUTS, host, (size_t)elems * 2);
+    return host;
+}
+
 static void measure_with_plan(row_bench *b, job *j) {
     static const char *const words[] = {"none", "rmsnorm", "add_rmsnorm", "silu_mul"};
     const rd_param norm[] = {RD_INT("k", b->k),          RD_WORD("x_dtype", "bf16"),
@@ -256,7 +265,8 @@ static void measure_rows(int64_t m, int64_t k, fuse what) {
     b.x_bytes = (size_t)elems * 2, b.out_bytes = (size_t)elems * (quantises(&b) ? 1 : 2);
     b.scale_bytes = quantises(&b) ? (size_t)(m * (k / 128)) * 4 : 0;
     b.out_step = b.x_bytes; // codes are the first half of what the next call takes for bf16
-    b.x = small_random(elems * INPUTS, &b.card_x), b.up = small_random(elems * INPUTS, &b.card_up);
+    b.x = inputs_of(elems, &b.card_x);
+    if (what == SILU_QUANT) b.up = inputs_of(elems, &b.card_up);
     b.residual = small_random(elems, &b.card_residual), b.weight = small_random(k, &b.card_weight);
     const size_t outs = b.large ? b.x_bytes : (size_t)calls * b.out_step;
     b.out = card_alloc(outs);
