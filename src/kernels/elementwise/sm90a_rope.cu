@@ -29,17 +29,6 @@ __device__ __forceinline__ float head_element(const head_view &head, int32_t d) 
     return head.type == RDK_F16 ? __half2float(__ushort_as_half(bits)) : __uint_as_float((uint32_t)bits << 16);
 }
 
-// What a frequency turns at each position, in 2^-64 of a turn: whole turns fall off the top of the product, and at position 10^6
-// an angle is as good as at 0 (a float's would be 0.06 off).
-__device__ __forceinline__ uint64_t turn_of(float frequency) {
-    double turns = (double)frequency * 0.15915494309189535;
-    return __double2ull_rz((turns - floor(turns)) * 0x1p64);
-}
-__device__ __forceinline__ void sine_cosine(uint64_t turn, int32_t position, float &sine, float &cosine) {
-    int32_t half_turns = (int32_t)((turn * (uint64_t)(int64_t)position) >> 32); // 2^-31 of one
-    sincospif((float)half_turns * 0x1p-31f, &sine, &cosine);
-}
-
 // A head of up to 64 * PAIRS dims: lane l holds pairs l, l + 32, ... and what is not turned beside them.
 template <int PAIRS> struct head_values {
     float first[PAIRS], second[PAIRS], rest[PAIRS * 2];
@@ -66,7 +55,7 @@ template <int PAIRS, typename F> __device__ __forceinline__ void fill(const rdk_
 
 // Constants of the model, which need not wait: frequencies and, with qk-norm, weights.
 template <int PAIRS> struct head_constants {
-    uint64_t turn[PAIRS];
+    float frequency[PAIRS];
     head_values<PAIRS> weight;
 };
 template <int PAIRS>
@@ -74,7 +63,7 @@ __device__ __forceinline__ void load_constants(const rdk_rope_sm90a_args &args, 
 #pragma unroll
     for (int t = 0; t < PAIRS; t++) {
         int32_t i = threadIdx.x % 32 + t * 32;
-        c.turn[t] = i < args.rotary_dim / 2 ? turn_of(args.inv_freq[i]) : 0;
+        c.frequency[t] = i < args.rotary_dim / 2 ? args.inv_freq[i] : 0.0f;
     }
     if (norm) fill(args, c.weight, [&](int32_t d) { return load_element(norm, d, args.norm_type) + args.weight_offset; });
 }
@@ -91,7 +80,7 @@ __device__ __forceinline__ void turn_head(const rdk_rope_sm90a_args &args, const
         for (int t = 0; t < PAIRS * 2; t++) squares = fmaf(v.rest[t], v.rest[t], squares);
 #pragma unroll
         for (int step = 16; step; step /= 2) squares += __shfl_xor_sync(0xffffffffu, squares, step);
-        float inverse = inverse_root(fmaf(squares, reciprocal((float)args.head_dim), args.eps));
+        float inverse = 1.0f / sqrtf(squares / (float)args.head_dim + args.eps);
 #pragma unroll
         for (int t = 0; t < PAIRS; t++) v.first[t] *= inverse * c.weight.first[t], v.second[t] *= inverse * c.weight.second[t];
 #pragma unroll
@@ -101,8 +90,10 @@ __device__ __forceinline__ void turn_head(const rdk_rope_sm90a_args &args, const
     for (int t = 0; t < PAIRS; t++) {
         int32_t i = threadIdx.x % 32 + t * 32;
         if (i >= args.rotary_dim / 2) continue;
+        // Whole turns go in double: at position 10^6 a float angle would be 0.06 off.
+        double turns = (double)position * (double)c.frequency[t] * 0.15915494309189535;
         float sine, cosine, a = v.first[t], b = v.second[t];
-        sine_cosine(c.turn[t], position, sine, cosine);
+        sincospif(2.0f * (float)(turns - rint(turns)), &sine, &cosine);
         emit(first_of(args, i), fmaf(a, cosine, -__fmul_rn(b, sine))); // written out: every kernel of this file gives the same bits
         emit(second_of(args, i), fmaf(b, cosine, __fmul_rn(a, sine)));
     }
@@ -154,21 +145,11 @@ ROPE_KERNEL(256)
 ROPE_KERNEL(512)
 
 // ---- kv_write -------------------------------------------------------------------------------------------------------------
-struct kv_scale {
-    float scale, inverse;
-    kv_scale() = default;
-    // Of a head; constants of the model, which need not wait.
-    __device__ __forceinline__ kv_scale(const float *scales, int32_t head) {
-        scale = scales ? scales[head] : 1.0f;
-        inverse = __frcp_rn(scale);
-    }
-    __device__ __forceinline__ float apply(float x) const { return divide_by(x, scale, inverse); }
-};
-
-__device__ __forceinline__ void write_cache(void *cache, int type, int64_t at, int64_t stride, int32_t count, const kv_scale &scale,
+__device__ __forceinline__ void write_cache(void *cache, int type, int64_t at, int64_t stride, int32_t count, float scale,
                                             eight e) {
+    float inverse = __frcp_rn(scale);
 #pragma unroll
-    for (int i = 0; i < 8; i++) e.v[i] = scale.apply(e.v[i]);
+    for (int i = 0; i < 8; i++) e.v[i] = divide_by(e.v[i], scale, inverse);
     if (type != RDK_E4M3 && stride == 1) {
         store_eight(cache, at, count, type, e);
         return;
@@ -193,14 +174,11 @@ struct cached_token { // where a token goes
     int64_t block, in_block;
 };
 
-__device__ __forceinline__ int64_t slot_of(const rdk_kv_write_sm90a_args &args, int64_t token) {
-    return __ldcg(reinterpret_cast<const long long *>(args.slots) + token);
-}
-// False: nowhere. A slot that counts has 32 bits; block_inverse: 2^64 / block_tokens, rounded up (Lemire, Kaser and Kurz, "Faster
-// remainder by direct computation", 2019: exact for 32-bit operands from 2 on).
-__device__ __forceinline__ bool find_slot(const rdk_kv_write_sm90a_args &args, int64_t slot, cached_token &to) {
-    to.block = args.block_tokens == 1 ? (uint32_t)slot : (int64_t)__umul64hi((uint32_t)slot, args.block_inverse);
-    to.in_block = (uint32_t)slot - (uint32_t)to.block * (uint32_t)args.block_tokens;
+// False: nowhere.
+__device__ __forceinline__ bool find_slot(const rdk_kv_write_sm90a_args &args, int64_t token, cached_token &to) {
+    int64_t slot = __ldcg(reinterpret_cast<const long long *>(args.slots) + token);
+    to.block = (uint32_t)slot / (uint32_t)args.block_tokens; // a slot that counts has 32 bits
+    to.in_block = (uint32_t)slot % (uint32_t)args.block_tokens;
     return slot >= 0 && slot < args.capacity;
 }
 
@@ -212,14 +190,13 @@ __device__ __forceinline__ int64_t k_cache_at(const rdk_kv_write_sm90a_args &arg
                                          : to.in_block * args.kc_stride_token);
 }
 
-__device__ __forceinline__ eight load_v(const rdk_kv_write_sm90a_args &args, int64_t token, int32_t head, int32_t d) {
-    return load_eight(args.v, token * args.v_stride_token + head * args.v_stride_head + d, args.head_dim - d, args.x_type);
-}
-__device__ __forceinline__ void write_v(const rdk_kv_write_sm90a_args &args, cached_token to, int32_t head, int32_t d,
-                                        const kv_scale &scale, const eight &v) {
+__device__ __forceinline__ void write_v(const rdk_kv_write_sm90a_args &args, cached_token to, int64_t token, int32_t head,
+                                        int32_t d) {
+    int32_t count = args.head_dim - d;
+    eight v = load_eight(args.v, token * args.v_stride_token + head * args.v_stride_head + d, count, args.x_type);
     int64_t at = to.block * args.vc_stride_block + to.in_block * args.vc_stride_token + head * args.vc_stride_head +
                  d * args.vc_stride_dim;
-    write_cache(args.v_cache, args.kv_type, at, args.vc_stride_dim, args.head_dim - d, scale, v);
+    write_cache(args.v_cache, args.kv_type, at, args.vc_stride_dim, count, args.v_scale ? args.v_scale[head] : 1.0f, v);
 }
 
 // Grid (heads * dims / 8, tokens).
@@ -227,19 +204,16 @@ extern "C" __global__ void __launch_bounds__(RDK_ROW_THREADS)
     rdk_kv_write_sm90a(const __grid_constant__ rdk_kv_write_sm90a_args args) {
     launch_dependents();
     int32_t lanes = (args.head_dim + 7) / 8, unit = blockIdx.x * RDK_ROW_THREADS + threadIdx.x;
-    int32_t head = min(unit / lanes, args.kv_heads - 1), d = unit % lanes * 8;
-    const kv_scale k_scale(args.k_scale, head), v_scale(args.v_scale, head);
+    int32_t head = unit / lanes, d = unit % lanes * 8;
     int64_t token = blockIdx.y, stride;
     cached_token to;
     wait_dependencies();
-    if (unit / lanes >= args.kv_heads) return;
-    int64_t slot = slot_of(args, token);
+    if (head >= args.kv_heads || !find_slot(args, token, to)) return;
     eight k = load_eight(args.k, token * args.k_stride_token + head * args.k_stride_head + d, args.head_dim - d, args.x_type);
-    eight v = load_v(args, token, head, d);
-    if (!find_slot(args, slot, to)) return;
     int64_t at = k_cache_at(args, to, head, stride);
-    write_v(args, to, head, d, v_scale, v);
-    write_cache(args.k_cache, args.kv_type, at + d * stride, stride, args.head_dim - d, k_scale, k);
+    write_v(args, to, token, head, d);
+    write_cache(args.k_cache, args.kv_type, at + d * stride, stride, args.head_dim - d, args.k_scale ? args.k_scale[head] : 1.0f,
+                k);
 }
 
 // ---- both -----------------------------------------------------------------------------------------------------------------
@@ -247,14 +221,16 @@ extern "C" __global__ void __launch_bounds__(RDK_ROW_THREADS)
 struct k_place {
     void *cache;
     int64_t at, stride;
-    kv_scale scale;
+    float scale, inverse;
     int type;
-    __device__ __forceinline__ k_place(const rdk_kv_write_sm90a_args &args, cached_token to, int32_t head, const kv_scale &scale)
-        : cache(args.k_cache), scale(scale), type(args.kv_type) {
+    __device__ __forceinline__ k_place(const rdk_kv_write_sm90a_args &args, cached_token to, int32_t head) {
+        cache = args.k_cache, type = args.kv_type;
         at = k_cache_at(args, to, head, stride);
+        scale = args.k_scale ? args.k_scale[head] : 1.0f;
+        inverse = __frcp_rn(scale);
     }
     __device__ __forceinline__ void put(int32_t d, float x) const {
-        x = scale.apply(x);
+        x = divide_by(x, scale, inverse);
         if (type == RDK_E4M3)
             static_cast<unsigned char *>(cache)[at + d * stride] = __nv_cvt_float_to_fp8(x, __NV_SATFINITE, __NV_E4M3);
         else
@@ -266,7 +242,7 @@ struct k_place {
             put(d + 1, x.y);
             return;
         }
-        x = make_float2(scale.apply(x.x), scale.apply(x.y));
+        x = make_float2(divide_by(x.x, scale, inverse), divide_by(x.y, scale, inverse));
         reinterpret_cast<unsigned short *>(cache)[(at + d) / 2] = __nv_cvt_float2_to_fp8x2(x, __NV_SATFINITE, __NV_E4M3);
     }
 };
@@ -285,17 +261,14 @@ extern "C" __global__ void __launch_bounds__(RDK_ROW_THREADS)
     if (run.head < q_heads) {
         run.load(args.rope);
         run.turn_in_place(args.rope);
-    } else if (find_slot(args.kv, slot_of(args.kv, run.token), to)) {
-        int32_t head = run.head - q_heads - (of_v ? kv_heads : 0);
-        uint64_t k_scales = (uint64_t)args.kv.k_scale, v_scales = (uint64_t)args.kv.v_scale; // integers: see head_at
-        const kv_scale scale(reinterpret_cast<const float *>(of_v ? v_scales : k_scales), head);
+    } else if (find_slot(args.kv, run.token, to)) {
         if (of_v) {
             for (int32_t d = threadIdx.x % 32 * 8; d < args.kv.head_dim; d += 256)
-                write_v(args.kv, to, head, d, scale, load_v(args.kv, run.token, head, d));
+                write_v(args.kv, to, run.token, run.head - q_heads - kv_heads, d);
             return;
         }
         run.load(args.rope);
-        const k_place place(args.kv, to, head, scale);
+        const k_place place(args.kv, to, run.head - q_heads);
         turn_head<8, true>(args.rope, run.constants, args.rope.k_norm != nullptr, run.values, run.position,
                            [&](int32_t d, float x) { place.put(d, rounded(x, args.rope.k_type)); });
     }
@@ -319,35 +292,22 @@ template <int WORDS> struct head_words { // words 0 .. WORDS - 1: of first halve
 
 template <int TYPE, int WORDS, int HEADS> struct heads_of_token {
     static constexpr int all = WORDS * 4;
-    float2 cosine[WORDS], sine[WORDS], frequency[WORDS];
-    ulonglong2 step[WORDS]; // turn_of both frequencies
-    uint2 weight[all];      // as they lie in memory; a 16-bit pair in x
+    float2 weight[all], cosine[WORDS], sine[WORDS];
     uint32_t word[HEADS][all];
 
-    // All of them are asked for before any is looked at.
-    __device__ __forceinline__ void load_constants(const rdk_rope_sm90a_args &args, const void *norm) {
+    __device__ __forceinline__ void load_weights(const rdk_rope_sm90a_args &args, const void *norm) {
+        head_words<WORDS>::each(args, [&](int w, int32_t d) {
+            weight[w].x = load_element(norm, d, args.norm_type) + args.weight_offset;
+            weight[w].y = load_element(norm, d + 1, args.norm_type) + args.weight_offset;
+        });
+    }
+    __device__ __forceinline__ void load_frequencies(const rdk_rope_sm90a_args &args) {
 #pragma unroll
         for (int t = 0; t < WORDS; t++) {
             int32_t i = threadIdx.x % 32 * 2 + t * 64;
-            frequency[t] = make_float2(0.0f, 0.0f);
-            if (i < args.rotary_dim / 2) frequency[t] = make_float2(args.inv_freq[i], args.inv_freq[i + 1]);
+            cosine[t] = make_float2(0.0f, 0.0f);
+            if (i < args.rotary_dim / 2) cosine[t] = make_float2(args.inv_freq[i], args.inv_freq[i + 1]);
         }
-        if (norm && args.norm_type == RDK_F32)
-            head_words<WORDS>::each(args, [&](int w, int32_t d) {
-                const unsigned int *from = static_cast<const unsigned int *>(norm) + d;
-                weight[w] = make_uint2(from[0], from[1]);
-            });
-        else if (norm)
-            head_words<WORDS>::each(args, [&](int w, int32_t d) { weight[w].x = static_cast<const unsigned int *>(norm)[d / 2]; });
-    }
-    __device__ __forceinline__ void take_frequencies() {
-#pragma unroll
-        for (int t = 0; t < WORDS; t++) step[t] = make_ulonglong2(turn_of(frequency[t].x), turn_of(frequency[t].y));
-    }
-    __device__ __forceinline__ float2 weight_of(const rdk_rope_sm90a_args &args, int w) const {
-        float2 x = args.norm_type == RDK_F32 ? make_float2(__uint_as_float(weight[w].x), __uint_as_float(weight[w].y))
-                                             : unpack_pair(weight[w].x, args.norm_type);
-        return make_float2(x.x + args.weight_offset, x.y + args.weight_offset);
     }
     __device__ __forceinline__ void load(const rdk_rope_sm90a_args &args, const void *base, int64_t at, int64_t stride_head,
                                          int32_t heads) {
@@ -362,11 +322,13 @@ template <int TYPE, int WORDS, int HEADS> struct heads_of_token {
             });
         }
     }
-    __device__ __forceinline__ void angles(int32_t position) {
+    __device__ __forceinline__ void angles(int32_t position) { // of the frequencies that stand in `cosine`
 #pragma unroll
         for (int t = 0; t < WORDS; t++) {
-            sine_cosine(step[t].x, position, sine[t].x, cosine[t].x);
-            sine_cosine(step[t].y, position, sine[t].y, cosine[t].y);
+            double x = (double)position * (double)cosine[t].x * 0.15915494309189535;
+            double y = (double)position * (double)cosine[t].y * 0.15915494309189535;
+            sincospif(2.0f * (float)(x - rint(x)), &sine[t].x, &cosine[t].x);
+            sincospif(2.0f * (float)(y - rint(y)), &sine[t].y, &cosine[t].y);
         }
     }
     // emit(head, dim, two neighbours) for each dim.
@@ -387,10 +349,7 @@ template <int TYPE, int WORDS, int HEADS> struct heads_of_token {
 #pragma unroll
             for (int h = 0; h < HEADS; h++) squares[h] += __shfl_xor_sync(0xffffffffu, squares[h], step);
 #pragma unroll
-        for (int h = 0; h < HEADS; h++) inverse[h] = inverse_root(fmaf(squares[h], reciprocal((float)args.head_dim), args.eps));
-        float2 scale[all];
-#pragma unroll
-        for (int w = 0; w < all; w++) scale[w] = weight_of(args, w);
+        for (int h = 0; h < HEADS; h++) inverse[h] = 1.0f / sqrtf(squares[h] / (float)args.head_dim + args.eps);
 #pragma unroll
         for (int h = 0; h < HEADS; h++) {
             if (h >= heads) continue;
@@ -398,7 +357,7 @@ template <int TYPE, int WORDS, int HEADS> struct heads_of_token {
 #pragma unroll
             for (int w = 0; w < all; w++) {
                 x[w] = unpack_pair(word[h][w], TYPE);
-                if (norm) x[w].x *= inverse[h] * scale[w].x, x[w].y *= inverse[h] * scale[w].y;
+                if (norm) x[w].x *= inverse[h] * weight[w].x, x[w].y *= inverse[h] * weight[w].y;
             }
 #pragma unroll
             for (int t = 0; t < WORDS; t++) {
@@ -428,32 +387,17 @@ __device__ __forceinline__ void rope_kv_write_words(const rdk_rope_kv_write_sm90
     int32_t heads = min(HEADS, (of_q ? rope.q_heads : args.kv.kv_heads) - head);
     uint64_t q_norm = (uint64_t)rope.q_norm, k_norm = (uint64_t)rope.k_norm, norm = of_q ? q_norm : k_norm;
     heads_of_token<TYPE, WORDS, HEADS> run;
-    if (!of_v) run.load_constants(rope, reinterpret_cast<const void *>(norm));
-    uint64_t k_scales = (uint64_t)args.kv.k_scale, v_scales = (uint64_t)args.kv.v_scale; // integers: see head_at
-    const float *scales = reinterpret_cast<const float *>(of_v ? v_scales : of_q ? 0 : k_scales);
-    kv_scale scale[HEADS];
-#pragma unroll
-    for (int h = 0; h < HEADS; h++) scale[h] = kv_scale(scales, head + min(h, heads - 1));
-    if (!of_v) run.take_frequencies();
+    if (!of_v) {
+        run.load_frequencies(rope);
+        if (norm) run.load_weights(rope, reinterpret_cast<const void *>(norm));
+    }
     wait_dependencies();
-    if (token >= rope.tokens) return;
     cached_token to = {};
-    int64_t slot = of_q ? 0 : slot_of(args.kv, token); // everything is asked for before anything is waited for
+    if (token >= rope.tokens || (!of_q && !find_slot(args.kv, token, to))) return;
     if (of_v) {
-        constexpr int32_t turns = (HEADS * WORDS + 1) / 2; // of up to 16 * WORDS pieces a head
         int32_t pieces = (args.kv.head_dim + 7) / 8;
-        eight v[turns];
-#pragma unroll
-        for (int t = 0; t < turns; t++) {
-            int32_t p = threadIdx.x % 32 + t * 32;
-            if (p < heads * pieces) v[t] = load_v(args.kv, token, head + p / pieces, p % pieces * 8);
-        }
-        if (!find_slot(args.kv, slot, to)) return;
-#pragma unroll
-        for (int t = 0; t < turns; t++) {
-            int32_t p = threadIdx.x % 32 + t * 32, h = p / pieces;
-            if (p < heads * pieces) write_v(args.kv, to, head + h, p % pieces * 8, HEADS == 1 ? scale[0] : kv_scale(scales, head + h), v[t]);
-        }
+        for (int32_t p = threadIdx.x % 32; p < heads * pieces; p += 32)
+            write_v(args.kv, to, token, head + p / pieces, p % pieces * 8);
         return;
     }
     int32_t position = __ldcg(rope.positions + token);
@@ -469,9 +413,9 @@ __device__ __forceinline__ void rope_kv_write_words(const rdk_rope_kv_write_sm90
             if (norm || d < rope.rotary_dim)
                 *reinterpret_cast<uint32_t *>(static_cast<char *>(base) + (from + h * stride_head + d) * 2) = pack_pair<TYPE>(x);
         });
-    else if (find_slot(args.kv, slot, to))
+    else
         run.turn(rope, norm != 0, heads, [&](int h, int32_t d, float2 x) {
-            k_place(args.kv, to, head + h, scale[h]).put_two(d, unpack_pair(pack_pair<TYPE>(x), TYPE));
+            k_place(args.kv, to, head + h).put_two(d, unpack_pair(pack_pair<TYPE>(x), TYPE));
         });
 }
 
