@@ -55,6 +55,14 @@ struct rule {
     }
 };
 
+// The same where few tokens are measured: a row is drawn from by code that no multiprocessor has at hand, so less of it is quicker.
+enum : word64 { REMOVED = 1ull << 40 }; // by min_p
+__device__ __noinline__ word64 measure_one(rule rules, float logit) {
+    uint32_t bin;
+    uint64_t mass;
+    return rules.measure(logit, bin, mass) ? mass ? mass : REMOVED : 0;
+}
+
 struct row_slice { // a block's share of a row: ids first .. first + count - 1
     const float *logits, *held;
     int32_t first, count, kept; // `kept` of them in shared memory
@@ -64,7 +72,7 @@ struct row_slice { // a block's share of a row: ids first .. first + count - 1
     }
     // f(logit, id) by whole warps; past the end the logit is -inf.
     template <typename F> __device__ __forceinline__ void each(F f) const {
-#pragma unroll 4
+#pragma unroll 1
         for (int32_t base = 0; base < count; base += THREADS) f(at(base + threadIdx.x), first + base + (int32_t)threadIdx.x);
     }
 };
@@ -109,6 +117,7 @@ struct sample_shared {
         word64 list[LIST];
     };
     word64 scratch[WARPS], kept[2], above;
+    uint64_t arrived[3]; // barriers: tops, numbers listed, the list
     uint32_t listed[BLOCKS], own, key, above_count, ties;
     int32_t at, id;
 };
@@ -130,7 +139,7 @@ __device__ __forceinline__ word64 warp_top(word64 v) {
 }
 
 // Sum of v over this thread and all before it.
-__device__ __forceinline__ word64 block_scan(word64 v, sample_shared &s) {
+__device__ __noinline__ word64 block_scan(word64 v, sample_shared &s) {
     int lane = threadIdx.x % 32;
 #pragma unroll
     for (int step = 1; step < 32; step *= 2) {
@@ -153,6 +162,7 @@ __device__ __forceinline__ word64 block_scan(word64 v, sample_shared &s) {
 // Philox4x32-10 (Salmon et al., SC 2011, section 3.3), as the host draws it: a multiple of 2^-53 in [0, 1).
 __device__ inline double uniform53(uint64_t seed, uint64_t counter) {
     uint32_t c0 = (uint32_t)counter, c1 = (uint32_t)(counter >> 32), c2 = 0, c3 = 0, k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+#pragma unroll 1
     for (int round = 0; round < 10; round++) {
         uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
         uint32_t next0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, next2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
@@ -259,46 +269,66 @@ __device__ inline word64 *sort_list(word64 *list, word64 *other, uint32_t n) {
     return list;
 }
 
-// Lists the tokens of these bins that lie in this block's slice, as many as fit; s.own says how many there are.
+// Lists the tokens of these bins that lie in this block's slice, as many as fit; s.own says how many there are. The loop is that
+// of load_slice: a warp whose largest token is too small has none.
 __device__ __forceinline__ void gather_own(const row_slice &slice, sample_shared &s, const bin_ranges &ranges) {
-    __syncthreads();
-    if (threadIdx.x == 0) s.own = 0;
-    __syncthreads();
     const rule rules = slice.rules;
     // Logits of these bins, and a little more on both sides: two comparisons spare the rest.
     const float least = ranges.last >= BINS - 1 ? -INFINITY : rules.top - (float)(ranges.last + 2) / rules.bins_per_unit;
     const float most = ranges.first ? rules.top - (float)(ranges.first - 1) / rules.bins_per_unit : INFINITY;
-    slice.each([&](float logit, int32_t id) {
-        bool near = logit >= least && logit <= most;
-        if (!__any_sync(0xffffffffu, near)) return;
-        uint32_t bin;
-        uint64_t mass;
-        bool listed = near && ranges.has(rules.bin_of(logit)) && rules.measure(logit, bin, mass);
-        uint32_t lanes = __ballot_sync(0xffffffffu, listed), at = 0;
-        if (threadIdx.x % 32 == 0 && lanes) at = atomicAdd(&s.own, (uint32_t)__popc(lanes));
-        at = __shfl_sync(0xffffffffu, at, 0) + __popc(lanes & ((1u << threadIdx.x % 32) - 1));
-        if (listed && at < LIST) s.list[at] = word_of(logit, id);
-    });
-    __syncthreads();
+    const uint32_t before = (1u << threadIdx.x % 32) - 1;
+    if (logit_of(key_of_word(s.tops[cluster_rank() * WARPS + threadIdx.x / 32])) >= least)
+#pragma unroll 1
+        for (int32_t base = 0; base * 4 < slice.count; base += THREADS) {
+            int32_t i = (base + (int32_t)threadIdx.x) * 4;
+            float4 x = i + 3 < slice.kept ? *reinterpret_cast<const float4 *>(slice.held + i)
+                                          : make_float4(slice.at(i), slice.at(i + 1), slice.at(i + 2), slice.at(i + 3));
+            float v[4] = {x.x, x.y, x.z, x.w};
+            bool near = false;
+#pragma unroll
+            for (int c = 0; c < 4; c++) near = near || (v[c] >= least && v[c] <= most);
+            if (!__any_sync(0xffffffffu, near)) continue;
+#pragma unroll 1
+            for (int c = 0; c < 4; c++) {
+                float logit = v[0];
+                v[0] = v[1], v[1] = v[2], v[2] = v[3];
+                bool listed = logit >= least && logit <= most && ranges.has(rules.bin_of(logit)) && measure_one(rules, logit);
+                uint32_t lanes = __ballot_sync(0xffffffffu, listed), at = 0;
+                if (threadIdx.x % 32 == 0 && lanes) at = atomicAdd(&s.own, (uint32_t)__popc(lanes));
+                at = __shfl_sync(0xffffffffu, at, 0) + __popc(lanes & before);
+                if (listed && at < LIST) s.list[at] = word_of(logit, slice.first + i + c);
+            }
+        }
 }
 
-// The same of all slices, in the list of the first block; returns how many there are. More than LIST: nothing is listed.
-__device__ __forceinline__ uint32_t gather(const row_slice &slice, sample_shared &s, const bin_ranges &ranges) {
-    gather_own(slice, s, ranges);
+// The same of all slices, in the list of the first block; returns how many there are. More than LIST: nothing is listed. parity:
+// of the calls so far.
+__device__ __forceinline__ uint32_t gather(const row_slice &slice, sample_shared &s, const bin_ranges &ranges, uint32_t parity) {
     const uint32_t rank = cluster_rank();
-    if (threadIdx.x < BLOCKS) of_block(s.listed, threadIdx.x)[rank] = s.own;
-    cluster_sync();
-    uint32_t total = 0;
-#pragma unroll
-    for (uint32_t i = 0; i < BLOCKS; i++) total += min(s.listed[i], LIST + 1u);
+    if (threadIdx.x == 0) {
+        s.own = 0;
+        barrier_expect(&s.arrived[1], BLOCKS * 4);
+    }
+    __syncthreads();
+    gather_own(slice, s, ranges);
+    __syncthreads();
+    const uint32_t own = s.own;
+    if (threadIdx.x < BLOCKS)
+        send_u32(cluster_address(&s.listed[rank], threadIdx.x), min(own, LIST + 1u), cluster_address(&s.arrived[1], threadIdx.x));
+    barrier_wait(&s.arrived[1], parity);
+    uint32_t total = 0, before = 0;
+    for (uint32_t i = 0; i < BLOCKS; i++) {
+        if (i == rank) before = total;
+        total += s.listed[i];
+    }
     if (total > LIST) return total;
-    if (rank == 0)
-        for (uint32_t i = s.listed[0] + threadIdx.x; i < total; i += THREADS) {
-            uint32_t from = 0, at = i;
-            while (at >= s.listed[from]) at -= s.listed[from++];
-            s.list[i] = of_block(s.list, from)[at];
-        }
-    cluster_sync(); // the others may end
+    if (rank) { // and may end
+        for (uint32_t i = threadIdx.x; i < own; i += THREADS)
+            send_u64(cluster_address(&s.list[before + i], 0), s.list[i], cluster_address(&s.arrived[2], 0));
+    } else {
+        if (threadIdx.x == 0) barrier_expect(&s.arrived[2], (total - own) * 8);
+        barrier_wait(&s.arrived[2], 0);
+    }
     return total;
 }
 
