@@ -11,17 +11,26 @@
 
 enum { SKINNY_GROUP_ROWS = 64, SKINNY_GROUP_BYTES = 64 * RDK_SKINNY_ROW_BYTES, SKINNY_PREFETCH_UNITS = 4 };
 
-// BOXES of 64 k of the columns in a stage: 1 for 16-bit weights, 2 for 8-bit ones.
-template <int COLUMNS, int GROUPS, int BOXES> struct skinny_ring {
+// BOXES of 64 k of the columns in a stage: 1 for 16-bit weights, 2 for 8-bit ones. HELD: the columns stand behind the ring with all
+// their k blocks, a box each, for every tile of the block.
+template <int COLUMNS, int GROUPS, int BOXES, bool HELD = false> struct skinny_ring {
     static constexpr int columns = COLUMNS, groups = GROUPS, boxes = BOXES;
+    static constexpr bool held = HELD;
     static constexpr int rows = GROUPS * SKINNY_GROUP_ROWS, k_block = BOXES * RDK_SKINNY_BOX_K;
     static constexpr int weight_bytes = GROUPS * SKINNY_GROUP_BYTES, box_bytes = COLUMNS * RDK_SKINNY_ROW_BYTES;
-    static constexpr int stages = rdk_skinny_stages(COLUMNS, rows, BOXES);
-    static constexpr int threads = GROUPS * 128 + 64, residents = rdk_skinny_residents(COLUMNS, rows, BOXES);
+    static constexpr int stages = HELD ? rdk_skinny_held_stages(COLUMNS) : rdk_skinny_stages(COLUMNS, rows, BOXES);
+    static constexpr int threads = GROUPS * 128 + 64, residents = HELD ? 1 : rdk_skinny_residents(COLUMNS, rows, BOXES);
     static constexpr int turn_columns = rdk_skinny_turn_columns(COLUMNS);
-    unsigned char tiles[stages][weight_bytes + BOXES * box_bytes];
+    static_assert(!HELD || (rows == RDK_SKINNY_HELD_ROWS && BOXES == 1), "what the host reckons with");
+    unsigned char tiles[stages][weight_bytes + (HELD ? 0 : BOXES * box_bytes)];
     float turn[GROUPS][turn_columns][RDK_SKINNY_TURN_PITCH];
     uint64_t full[stages], empty[stages];
+    __device__ __forceinline__ unsigned char *held_columns() {
+        return reinterpret_cast<unsigned char *>(this) + (sizeof(*this) + 1023) / 1024 * 1024;
+    }
+    __device__ __forceinline__ uint64_t *held_full() {
+        return reinterpret_cast<uint64_t *>(held_columns() + RDK_SKINNY_HELD_BLOCKS * box_bytes);
+    }
 };
 
 struct skinny_cursor { // where a role stands in the ring
@@ -123,6 +132,14 @@ template <class R> __device__ __forceinline__ void skinny_columns(const rdk_skin
         at.advance<R::stages>();
         if (++kb == args.k_blocks) kb = 0;
     }
+}
+
+template <class R> __device__ __forceinline__ void skinny_held_columns(const rdk_skinny_args &args, R &r, const skinny_run &run) {
+    wait_dependencies();
+    if (threadIdx.x % 32) return;
+    barrier_expect(r.held_full(), args.k_blocks * R::box_bytes);
+    for (int32_t box = 0; box < args.k_blocks; box++)
+        copy_box(r.held_columns() + box * R::box_bytes, args.a_map, r.held_full(), box * RDK_SKINNY_BOX_K, run.column);
 }
 
 // This warp is done with a stage.
@@ -260,8 +277,9 @@ template <class R> __device__ __forceinline__ void skinny_start(const rdk_skinny
     if (threadIdx.x == 0) {
         prefetch_map(args.w_map);
         prefetch_map(args.a_map);
+        if (R::held) barrier_init(r.held_full(), 1);
         for (int i = 0; i < R::stages; i++) {
-            barrier_init(&r.full[i], 2); // weights and columns
+            barrier_init(&r.full[i], R::held ? 1 : 2); // weights and columns
             barrier_init(&r.empty[i], R::groups * 4);
         }
         barrier_init_fence();
@@ -286,10 +304,12 @@ template <class R, typename F> __device__ __forceinline__ void skinny_block(cons
     int32_t warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
     if (warp == R::groups * 4)
         skinny_weights(args, r, run);
-    else if (warp == R::groups * 4 + 1)
-        skinny_columns(args, r, run);
-    else
+    else if (warp != R::groups * 4 + 1)
         multiply(r, run);
+    else if constexpr (R::held)
+        skinny_held_columns(args, r, run);
+    else
+        skinny_columns(args, r, run);
 }
 
 // f16 has 11 significant bits and f32 24, a bf16 part eight. Parts are cut off, not rounded: none overflows and their sum is exact.
