@@ -32,7 +32,7 @@ static void test_bf16_step(void **state) {
         const char *kernel;
     } cases[] = {{1, "rdk_gemm_bf16_step_sm90a_c8_r128"},   {8, "rdk_gemm_bf16_step_sm90a_c8_r128"},
                  {9, "rdk_gemm_bf16_step_sm90a_c16_r128"},  {32, "rdk_gemm_bf16_step_sm90a_c32_r128"},
-                 {33, "rdk_gemm_bf16_step_sm90a_c64_r128"}, {128, "rdk_gemm_bf16_step_sm90a_c128_r128"}};
+                 {33, "rdk_gemm_bf16_step_sm90a_c64_held"}, {128, "rdk_gemm_bf16_step_sm90a_c128_held"}};
     rdi_launch out[RDI_MAX_LAUNCHES];
     for (size_t i = 0; i < RDI_COUNT(cases); i++) {
         rdi_gemm_args a = gemm_args(cases[i].m, 49152, 576, RD_DTYPE_BF16, RD_DTYPE_BF16);
@@ -55,6 +55,13 @@ static void test_bf16_step(void **state) {
         assert_int_equal(args.parts, 1);
         assert_int_equal(rdi_gemm_bf16_step_sm90a_ws(&a, 132), 0);
     }
+    // Nothing is held of a tenth k block, nor of rows that the copy engine cannot address.
+    rdi_gemm_args longer = gemm_args(64, 49152, 577, RD_DTYPE_BF16, RD_DTYPE_BF16);
+    assert_int_equal(rdi_gemm_bf16_step_sm90a(&longer, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_gemm_bf16_step_sm90a_c64_r128");
+    rdi_gemm_args odd = gemm_args(64, 49152, 575, RD_DTYPE_BF16, RD_DTYPE_BF16);
+    assert_int_equal(rdi_gemm_bf16_step_sm90a(&odd, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_gemm_bf16_step_sm90a_c64_r128");
 }
 
 // 5120 x 6144: 80 tiles of 64 rows, 96 k blocks: 7680 units over 132 blocks are 58 each and 24 left, whatever the tokens.

@@ -48,8 +48,8 @@ int32_t rdi_gemm_bf16_step_sm90a(const void *args, void *ws, const rd_device_inf
                                              "rdk_gemm_bf16_step_sm90a_split", out);
     rdi_launch *gemm = &out[count - 1];
     if (holds_columns(a, &plan) && gemm->map_count == 2) {
-        gemm->kernel = plan.columns == 64 ? "rdk_gemm_bf16_step_sm90a_c64_held"
-                                          : "rdk_gemm_bf16_step_sm90a_c128_held";
+        gemm->kernel =
+            plan.columns == 64 ? "rdk_gemm_bf16_step_sm90a_c64_held" : "rdk_gemm_bf16_step_sm90a_c128_held";
         gemm->shared_bytes = (uint32_t)rdk_skinny_held_shared_bytes(plan.columns);
     }
     return count;
