@@ -239,11 +239,56 @@ __device__ __forceinline__ void skinny_store_four(const rdk_skinny_args &args, i
     }
 }
 
-// The tile stands with weight rows across the lanes; the output wants them side by side: turned in shared memory, so that a
-// group writes 64 neighbours of a token at once.
+__device__ __forceinline__ uint32_t turn_8x8(uint32_t pairs) { // of 16-bit elements: lane l has row l / 4, columns l % 4 * 2 and the next
+    uint32_t turned;
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(turned) : "r"(pairs));
+    return turned;
+}
+
+// From registers, where a column is a token. f32: eight lanes have 32 neighbouring bytes of a token. 16-bit: after a turn four lanes
+// have them, and a pair of lanes exchanges words so that each has eight bytes. False where that does not fit.
+template <class R>
+__device__ __forceinline__ bool skinny_store_direct(const rdk_skinny_args &args, const skinny_run &run, int32_t first_row,
+                                                    const float (&sum)[R::columns / 2]) {
+    bool f32 = args.c_type == RDK_F32, f16 = args.c_type == RDK_F16;
+    if (args.parts != 1 || (!f32 && (first_row + SKINNY_GROUP_ROWS > args.n || args.c_stride % 4 || (uint64_t)args.c % 8))) return false;
+    int32_t lane = threadIdx.x % 32, pair = lane % 4, row = first_row + threadIdx.x % 128 / 32 * 16 + lane / 4;
+    float bias[2] = {0.0f, 0.0f};
+    for (int i = 0; args.bias && i < 2; i++)
+        if (row + i * 8 < args.n) bias[i] = load_element(args.bias, row + i * 8, args.bias_type);
+    // 16-bit: the even lane of a pair takes the first eight rows' words.
+    int32_t at = row - lane / 4 + (pair % 2 ? 6 : 0) + pair * 2;
+#pragma unroll
+    for (int j = 0; j < R::columns / 8; j++) {
+        if (run.column + j * 8 >= args.columns) break;
+        float v[4]; // of a row two columns, of the row eight on two columns
+#pragma unroll
+        for (int i = 0; i < 4; i++) v[i] = args.bias ? sum[j * 4 + i] + bias[i / 2] : sum[j * 4 + i];
+        if (f32) {
+            int32_t token = run.column + j * 8 + pair * 2;
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                if (token + i % 2 < args.columns && row + i / 2 * 8 < args.n)
+                    static_cast<float *>(args.c)[(token + i % 2) * args.c_stride + row + i / 2 * 8] = v[i];
+            continue;
+        }
+        uint32_t low = turn_8x8(f16 ? pack_f16(v[0], v[1]) : pack_bf16(v[0], v[1]));
+        uint32_t high = turn_8x8(f16 ? pack_f16(v[2], v[3]) : pack_bf16(v[2], v[3]));
+        uint32_t other = __shfl_xor_sync(0xffffffffu, pair % 2 ? low : high, 1);
+        int32_t token = run.column + j * 8 + lane / 4;
+        if (token < args.columns)
+            *reinterpret_cast<uint2 *>(static_cast<char *>(args.c) + (token * args.c_stride + at) * 2) =
+                pair % 2 ? make_uint2(other, high) : make_uint2(low, other);
+    }
+    return true;
+}
+
+// The tile stands with weight rows across the lanes; the output wants them side by side. Where registers do not do: turned in shared
+// memory, so that a group writes 64 neighbours of a token at once.
 template <class R>
 __device__ __forceinline__ void skinny_store(const rdk_skinny_args &args, R &r, const skinny_run &run, int group, int32_t first_row,
                                              const float (&sum)[R::columns / 2]) {
+    if (skinny_store_direct<R>(args, run, first_row, sum)) return;
     int32_t thread = threadIdx.x % 128, row = thread / 32 * 16 + thread % 32 / 4, column = thread % 4 * 2;
     int32_t tokens = args.columns / args.parts, pass_tokens = R::turn_columns / args.parts;
 #pragma unroll

@@ -477,9 +477,9 @@ __device__ __forceinline__ void rope_kv_write_words(const rdk_rope_kv_write_sm90
 
 #define WORD_KERNELS(type_, type_code_)                                                                                  \
     WORD_KERNEL(type_, type_code_, 1, 1, d128)                                                                           \
-    WORD_KERNEL(type_, type_code_, 1, 4, d128_many)                                                                      \
+    WORD_KERNEL(type_, type_code_, 1, RDK_ROPE_HEADS, d128_many)                                                                      \
     WORD_KERNEL(type_, type_code_, 2, 1, d256)                                                                           \
-    WORD_KERNEL(type_, type_code_, 2, 4, d256_many)
+    WORD_KERNEL(type_, type_code_, 2, RDK_ROPE_HEADS / 2, d256_many)
 #define WORD_KERNEL(type_, type_code_, words_, heads_, size_)                                                            \
     extern "C" __global__ void __launch_bounds__(RDK_ROW_THREADS)                                                        \
         rdk_rope_kv_write_sm90a_##type_##_##size_(const __grid_constant__ rdk_rope_kv_write_sm90a_args args) {           \

@@ -15,11 +15,19 @@ __device__ __forceinline__ word64 load_slice(const row_slice &slice, float *held
     auto take = [&](float v, int32_t i) {
         if (v > best) best = v, at = i; // the lower id wins a tie
     };
-#pragma unroll 8
-    for (int32_t v = threadIdx.x; v < vectors; v += THREADS) {
-        float4 x = __ldcg(reinterpret_cast<const float4 *>(slice.logits) + v);
-        reinterpret_cast<float4 *>(held)[v] = x;
-        take(x.x, 4 * v), take(x.y, 4 * v + 1), take(x.z, 4 * v + 2), take(x.w, 4 * v + 3);
+    enum { FLIGHT = 6 }; // loads a thread: 196608 logits a row at once
+    for (int32_t first = threadIdx.x; first < vectors; first += FLIGHT * THREADS) {
+        float4 x[FLIGHT];
+#pragma unroll
+        for (int i = 0; i < FLIGHT; i++)
+            if (first + i * THREADS < vectors) x[i] = __ldcg(reinterpret_cast<const float4 *>(slice.logits) + first + i * THREADS);
+#pragma unroll
+        for (int i = 0; i < FLIGHT; i++) {
+            int32_t v = first + i * THREADS;
+            if (v >= vectors) break;
+            reinterpret_cast<float4 *>(held)[v] = x[i];
+            take(x[i].x, 4 * v), take(x[i].y, 4 * v + 1), take(x[i].z, 4 * v + 2), take(x[i].w, 4 * v + 3);
+        }
     }
 #pragma unroll 1
     for (int32_t v = threadIdx.x; v * 4 < slice.count; v += THREADS) {
@@ -55,16 +63,17 @@ __device__ __forceinline__ uint32_t bins_of_warps(sample_shared &s, const rule &
 // gaps: the list holds some bins alone, whose running sums stand in s.bins; else it begins at the top and holds the k-th token.
 // The first block's threads call it. -1 for the top token.
 __device__ __forceinline__ int32_t find_in_list(const row_slice &slice, sample_shared &s, const word64 *list, uint32_t n, bool gaps,
-                                             int32_t k, const sample_row &p) {
-    uint32_t at = threadIdx.x * 2, key[3] = {}, tokens[2] = {};
+                                             int32_t k, float top_p, double uniform) {
+    uint32_t at = threadIdx.x * 2, key[3] = {}, counts[2] = {}, tokens[2] = {};
     word64 mass[2] = {}, share[2] = {}; // of the token, and with what is not listed between two bins before it
     if (threadIdx.x == 0) s.key = 0, s.id = -1, s.kept[0] = gaps ? s.bins.mass[BINS - 1] : 0;
     for (uint32_t i = 0; i < 3 && at + i < n; i++) key[i] = key_of_word(list[at + i]);
 #pragma unroll
     for (uint32_t i = 0; i < 2; i++) {
         if (at + i >= n) continue;
-        share[i] = mass[i] = measure_one(slice.rules, logit_of(key[i])) & (REMOVED - 1);
-        tokens[i] = 1;
+        word64 measured = measure_one(slice.rules, logit_of(key[i]));
+        share[i] = mass[i] = measured & (REMOVED - 1);
+        tokens[i] = counts[i] = measured != 0;
         if (!gaps) continue;
         int32_t bin = (int32_t)slice.rules.bin_of(logit_of(key[i]));
         int32_t before = at + i == 0 ? -1 : (int32_t)slice.rules.bin_of(logit_of(key_of_word(list[at + i - 1])));
@@ -75,15 +84,15 @@ __device__ __forceinline__ int32_t find_in_list(const row_slice &slice, sample_s
     word64 running = block_scan(share[0] + share[1], s);
     const word64 through[2] = {running - share[1], running};
     if (k > 0) { // ties at the k-th token stay
-        uint32_t counted = gaps ? (uint32_t)block_scan(tokens[0] + tokens[1], s) : at + 2;
-        const uint32_t count[2] = {gaps ? counted - tokens[1] : at + 1, counted};
+        uint32_t counted = (uint32_t)block_scan(tokens[0] + tokens[1], s);
+        const uint32_t count[2] = {counted - tokens[1], counted};
 #pragma unroll
         for (uint32_t i = 0; i < 2; i++)
-            if (key[i] && count[i] >= (uint32_t)k && count[i] - 1 < (uint32_t)k) s.key = key[i];
+            if (counts[i] && count[i] >= (uint32_t)k && count[i] - 1 < (uint32_t)k) s.key = key[i];
         __syncthreads();
 #pragma unroll
         for (uint32_t i = 0; i < 2; i++)
-            if (key[i] && key[i] == s.key && key[i + 1] != key[i]) s.kept[0] = through[i];
+            if (counts[i] && key[i] == s.key && key[i + 1] != key[i]) s.kept[0] = through[i];
     }
     __syncthreads();
     word64 kept = s.kept[0];
@@ -94,33 +103,31 @@ __device__ __forceinline__ int32_t find_in_list(const row_slice &slice, sample_s
         __syncthreads();
     };
     int32_t unused;
-    if (p.top_p < 1.0f) {
-        find({true, false, fmax((double)p.top_p * (double)kept, 1.0)}, unused);
+    if (top_p < 1.0f) {
+        find({true, false, fmax((double)top_p * (double)kept, 1.0)}, unused);
         kept = s.kept[1];
     }
-    find({true, true, uniform53(p.seed, p.counter) * (double)kept}, s.id);
+    find({true, true, uniform * (double)kept}, s.id);
     return s.id;
 }
 
 // The bins in which the k-th token, the bound of top_p and the draw can be, whatever the bins before hold exactly.
-__device__ __forceinline__ bin_ranges find_bins(sample_shared &s, int32_t k, const sample_row &p) {
+__device__ __forceinline__ bin_ranges find_bins(sample_shared &s, int32_t k, float top_p, double uniform) {
     bin_ranges r = {{{1, 0}, {1, 0}, {1, 0}}, BINS, 0};
     double low = (double)s.bins.mass[BINS - 1], high = low;
-    auto range = [&](int i, const wanted &from, const wanted &to) {
-        int32_t first = locate(s, s.bins, from.by_mass, from.exceed, from.target, 0), last = from.target == to.target ? first : locate(s, s.bins, to.by_mass, to.exceed, to.target, 0);
-        if (first < 0) return false;
-        r.of[i] = {(uint32_t)first, (uint32_t)max(first, last)};
-        r.first = min(r.first, r.of[i].low), r.last = max(r.last, r.of[i].high);
-        high = (double)s.bins.mass[r.of[i].high];
-        return true;
-    };
-    if (k > 0 && range(0, {false, false, (double)k}, {false, false, (double)k})) low = r.of[0].low ? (double)s.bins.mass[r.of[0].low - 1] : 0.0;
-    if (p.top_p < 1.0f) {
-        double from = fmax((double)p.top_p * low, 1.0), to = fmax((double)p.top_p * high, 1.0);
-        if (range(1, {true, false, from}, {true, false, to})) low = from;
+#pragma unroll 1
+    for (int i = 0; i < INTERVALS; i++) { // the k-th token, top_p, the draw
+        if ((i == 0 && k == 0) || (i == 1 && top_p >= 1.0f)) continue;
+        double from = i == 0 ? k : i == 1 ? fmax((double)top_p * low, 1.0) : uniform * low;
+        double to = i == 0 ? k : i == 1 ? fmax((double)top_p * high, 1.0) : uniform * high;
+        int2 bins = locate(s, s.bins, i != 0, i == 2, from, to, 0);
+        if (bins.x < 0) continue;
+        const bin_range range = {(uint32_t)bins.x, (uint32_t)max(bins.x, bins.y)};
+        r.of[i] = range;
+        r.first = min(r.first, range.low), r.last = max(r.last, range.high);
+        low = i == 1 ? from : range.low ? (double)s.bins.mass[range.low - 1] : 0.0;
+        high = (double)s.bins.mass[range.high];
     }
-    double u = uniform53(p.seed, p.counter);
-    range(2, {true, true, u * low}, {true, true, u * high});
     return r;
 }
 
@@ -144,10 +151,10 @@ __device__ __noinline__ key_place find_key(const row_slice &slice, sample_shared
             uint32_t key = key_of(logit);
             uint64_t mass = 0;
             bool in = key && rules.bin_of(logit) == bin && (key & fixed) == at.key && rules.measure(logit, of, mass);
-            add(s.part, in, mask - (key >> shift & mask), mass);
+            add<true>(s.part, in, mask - (key >> shift & mask), mass);
         });
         collect(s, s.keys);
-        int32_t digit = locate(s, s.keys, w.by_mass, w.exceed, w.target, w.by_mass ? at.above : count);
+        int32_t digit = locate(s, s.keys, w.by_mass, w.exceed, w.target, w.target, w.by_mass ? at.above : count).x;
         if (digit < 0) digit = 0; // cannot be: the bin holds the target
         if (digit) at.above += s.keys.mass[digit - 1], count += s.keys.count[digit - 1];
         at.ties = s.keys.count[digit] - (digit ? s.keys.count[digit - 1] : 0);
@@ -176,11 +183,11 @@ __device__ __noinline__ void find_id(const row_slice &slice, sample_shared &s, u
 }
 
 // Rare: many equal logits, or a temperature so high that all masses are alike. False for the top token.
-__device__ __noinline__ bool find_by_keys(const row_slice &slice, sample_shared &s, int32_t k, const sample_row &p, int32_t *id) {
+__device__ __noinline__ bool find_by_keys(const row_slice &slice, sample_shared &s, int32_t k, float top_p, double uniform, int32_t *id) {
     word64 kept = s.bins.mass[BINS - 1];
     if (k > 0) {
         const wanted w = {false, false, (double)k};
-        int32_t bin = locate(s, s.bins, w.by_mass, w.exceed, w.target, 0);
+        int32_t bin = locate(s, s.bins, w.by_mass, w.exceed, w.target, w.target, 0).x;
         if (bin >= 0) {
             key_place at = find_key(slice, s, w, (uint32_t)bin);
             kept = at.above + at.each * at.ties;
@@ -190,16 +197,16 @@ __device__ __noinline__ bool find_by_keys(const row_slice &slice, sample_shared 
         double left = at.each ? (target - (double)at.above) / (double)at.each : 0.0;
         return (uint32_t)fmin(fmax(exceed ? floor(left) : ceil(left) - 1.0, 0.0), (double)(at.ties - 1));
     };
-    if (p.top_p < 1.0f) {
-        const wanted w = {true, false, fmax((double)p.top_p * (double)kept, 1.0)};
-        int32_t bin = locate(s, s.bins, w.by_mass, w.exceed, w.target, 0);
+    if (top_p < 1.0f) {
+        const wanted w = {true, false, fmax((double)top_p * (double)kept, 1.0)};
+        int32_t bin = locate(s, s.bins, w.by_mass, w.exceed, w.target, w.target, 0).x;
         if (bin >= 0) {
             key_place at = find_key(slice, s, w, (uint32_t)bin);
             kept = at.above + at.each * (index_of(at, w.target, false) + 1);
         }
     }
-    const wanted w = {true, true, uniform53(p.seed, p.counter) * (double)kept};
-    int32_t bin = locate(s, s.bins, w.by_mass, w.exceed, w.target, 0);
+    const wanted w = {true, true, uniform * (double)kept};
+    int32_t bin = locate(s, s.bins, w.by_mass, w.exceed, w.target, w.target, 0).x;
     if (bin < 0) return false;
     key_place at = find_key(slice, s, w, (uint32_t)bin);
     find_id(slice, s, at.key, index_of(at, w.target, true), id);
@@ -230,6 +237,7 @@ extern "C" __global__ void __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(THRE
     word64 top = warp_top(load_slice(slice, held));
     cluster_wait(); // every block has its barriers
     if (lane < BLOCKS) send_u64(cluster_address(&s.tops[rank * WARPS + threadIdx.x / 32], lane), top, cluster_address(&s.arrived[0], lane));
+    const double uniform = p.temperature == 0.0f ? 0.0 : uniform53(p.seed, p.counter); // while the others' are on their way
     barrier_wait(&s.arrived[0], 0);
     top = 0;
 #pragma unroll
@@ -258,21 +266,23 @@ extern "C" __global__ void __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(THRE
                 uint32_t bin = 0;
                 uint64_t mass = 0;
                 bool counts = slice.rules.measure(logit, bin, mass);
-                add(s.part, counts, bin, mass);
+                if (k)
+                    add<true>(s.part, counts, bin, mass);
+                else
+                    add<false>(s.part, counts, bin, mass);
             });
             collect(s, s.bins);
-            ranges = find_bins(s, k, p);
+            ranges = find_bins(s, k, p.top_p, uniform);
         }
         n = gather(slice, s, ranges, gathers++ % 2);
     }
     if (n > LIST) {
         const row_slice same = slice; // the other stays in registers
-        const sample_row rules = p;
-        if (!find_by_keys(same, s, k, rules, id) && first) *id = top_id;
+        if (!find_by_keys(same, s, k, p.top_p, uniform, id) && first) *id = top_id;
         return;
     }
     if (rank) return;
     word64 *list = sort_list(s.list, reinterpret_cast<word64 *>(&s.part), n);
-    int32_t drawn = find_in_list(slice, s, list, n, gaps, k, p);
+    int32_t drawn = find_in_list(slice, s, list, n, gaps, k, p.top_p, uniform);
     if (first) *id = drawn < 0 ? top_id : drawn;
 }

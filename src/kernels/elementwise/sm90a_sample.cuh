@@ -47,7 +47,7 @@ struct rule {
         float distance = logit - top, q = distance * inverse; // the quotient, rounded once; NaN, no mass, where it overflows
         q = fmaf(fmaf(-q, temperature, distance), inverse, q);
         float weight = logit == top ? 1.0f : expf(q);
-        uint64_t whole = (uint64_t)__float2ull_rn(weight * 0x1p34f);
+        uint64_t whole = weight < 0.125f ? __float2uint_rn(weight * 0x1p34f) : (uint64_t)__float2ull_rn(weight * 0x1p34f);
         if (!whole) return false;
         bin = bin_of(logit);
         mass = weight >= min_p ? whole : 0;
@@ -119,7 +119,7 @@ struct sample_shared {
     word64 scratch[WARPS], kept[2], above;
     uint64_t arrived[3]; // barriers: tops, numbers listed, the list
     uint32_t listed[BLOCKS], own, key, above_count, ties;
-    int32_t at, id;
+    int32_t at, second, id;
 };
 static_assert(sizeof(sample_shared) <= RDK_SAMPLE_SHARED_BYTES, "the slice begins behind this");
 
@@ -178,7 +178,7 @@ __device__ __forceinline__ void clear(bin_parts &part) {
 }
 
 // By whole warps. A warp whose tokens share a bin, as in a row of equal logits, adds them up first.
-__device__ __forceinline__ void add(bin_parts &part, bool counts, uint32_t bin, uint64_t mass) {
+template <bool COUNT> __device__ __forceinline__ void add(bin_parts &part, bool counts, uint32_t bin, uint64_t mass) {
     uint32_t first = __shfl_sync(0xffffffffu, bin, 0), tokens = 1;
     if (__all_sync(0xffffffffu, counts && bin == first)) {
         uint32_t low = __reduce_add_sync(0xffffffffu, (uint32_t)mass & 0x1ffff), high = __reduce_add_sync(0xffffffffu, (uint32_t)(mass >> 17));
@@ -187,7 +187,7 @@ __device__ __forceinline__ void add(bin_parts &part, bool counts, uint32_t bin, 
         counts = threadIdx.x % 32 == 0;
     }
     if (!counts) return;
-    atomicAdd(&part.count[bin], tokens);
+    if (COUNT) atomicAdd(&part.count[bin], tokens);
     uint32_t low = (uint32_t)mass, before = low ? atomicAdd(&part.low[bin], low) : 0;
     uint32_t high = (uint32_t)(mass >> 32) + (before + low < before);
     if (high) atomicAdd(&part.high[bin], high);
@@ -195,23 +195,22 @@ __device__ __forceinline__ void add(bin_parts &part, bool counts, uint32_t bin, 
 
 // The parts of all blocks into `sums` of every block, as running sums. All blocks of the cluster call it together.
 __device__ __noinline__ void collect(sample_shared &s, running_sums &sums) {
-    enum { SHARE = BINS / BLOCKS };
+    enum { SHARE = BINS / BLOCKS, HELPERS = THREADS / SHARE }; // four threads a bin, each with two blocks
+    static_assert(HELPERS == 4 && BLOCKS == 8, "two shuffles add them up");
     cluster_sync();
-    if (threadIdx.x < SHARE) {
-        uint32_t bin = cluster_rank() * SHARE + threadIdx.x, count = 0;
-        word64 mass = 0;
+    const uint32_t bin = cluster_rank() * SHARE + threadIdx.x / HELPERS, rank = threadIdx.x % HELPERS * 2;
+    const bin_parts *first = of_block(&s.part, rank), *other = of_block(&s.part, rank + 1);
+    uint32_t count = first->count[bin] + other->count[bin];
+    word64 mass = ((word64)first->high[bin] << 32) + first->low[bin] + ((word64)other->high[bin] << 32) + other->low[bin];
 #pragma unroll
-        for (uint32_t rank = 0; rank < BLOCKS; rank++) {
-            const bin_parts *part = of_block(&s.part, rank);
-            count += part->count[bin];
-            mass += ((word64)part->high[bin] << 32) + part->low[bin];
-        }
-#pragma unroll
-        for (uint32_t rank = 0; rank < BLOCKS; rank++) {
-            running_sums *to = of_block(&sums, rank);
-            to->mass[bin] = mass;
-            to->count[bin] = count;
-        }
+    for (int step = 1; step < HELPERS; step *= 2) {
+        count += __shfl_xor_sync(0xffffffffu, count, step);
+        mass += __shfl_xor_sync(0xffffffffu, mass, step);
+    }
+    for (uint32_t i = rank; i < rank + 2; i++) {
+        running_sums *to = of_block(&sums, i);
+        to->mass[bin] = mass;
+        to->count[bin] = count;
     }
     cluster_sync();
     uint32_t at = threadIdx.x * 2, second = sums.count[at + 1], counts = sums.count[at] + second;
@@ -221,35 +220,40 @@ __device__ __noinline__ void collect(sample_shared &s, running_sums &sums) {
     sums.count[at] = counts - second, sums.count[at + 1] = counts;
 }
 
-// The bin in which the sum, from these on, meets its target, or -1.
-__device__ __noinline__ int32_t locate(sample_shared &s, const running_sums &sums, bool by_mass, bool exceed, double target, word64 above) {
-    const wanted w = {by_mass, exceed, target};
+// The bins in which the sum, from `above` on, meets each of two targets, or -1.
+__device__ __noinline__ int2 locate(sample_shared &s, const running_sums &sums, bool by_mass, bool exceed, double target, double second,
+                                    word64 above) {
     __syncthreads();
-    if (threadIdx.x == 0) s.at = -1;
+    if (threadIdx.x == 0) s.at = s.second = -1;
     __syncthreads();
-    for (uint32_t i = threadIdx.x * 2; i < threadIdx.x * 2 + 2; i++) {
-        word64 here = above + (w.by_mass ? sums.mass[i] : sums.count[i]);
-        word64 before = above + (i == 0 ? 0 : w.by_mass ? sums.mass[i - 1] : sums.count[i - 1]);
-        if (here > before && w.met(here) && !w.met(before)) s.at = (int32_t)i;
+    uint32_t i = threadIdx.x * 2;
+    word64 running = above + (i == 0 ? 0 : by_mass ? sums.mass[i - 1] : sums.count[i - 1]);
+    for (int n = 0; n < 2; n++, i++) {
+        word64 before = running;
+        running = above + (by_mass ? sums.mass[i] : sums.count[i]);
+        if (running == before) continue;
+        const wanted w = {by_mass, exceed, target}, other = {by_mass, exceed, second};
+        if (w.met(running) && !w.met(before)) s.at = (int32_t)i;
+        if (other.met(running) && !other.met(before)) s.second = (int32_t)i;
     }
     __syncthreads();
-    return s.at;
+    return make_int2(s.at, s.second);
 }
 
 // ---- the list ------------------------------------------------------------------------------------------------------------
 // Largest first, in `list` or in `other`: where the result is. Few words count how many are larger; many go through a bitonic
 // network, whose steps below 64 stay inside the 64 words of a warp.
 __device__ inline word64 *sort_list(word64 *list, word64 *other, uint32_t n) {
-    uint32_t size = 2;
-    while (size < n) size *= 2;
+    const uint32_t size = n <= 32 ? 32 : 1u << (32 - __clz(n - 1)); // a power of two
     for (uint32_t i = n + threadIdx.x; i < size; i += THREADS) list[i] = 0;
     __syncthreads();
     if (n <= 128) {
-        uint32_t parts = min(THREADS / size, 32u), i = threadIdx.x / parts, larger = 0;
-        word64 mine = i < size ? list[i] : 0;
-        for (uint32_t j = threadIdx.x % parts; j < n; j += parts) larger += list[j] > mine;
+        const uint32_t shift = 10 - (31 - __clz(size)), parts = 1u << shift, i = threadIdx.x >> shift; // threads a word, at most 32
+        const word64 mine = list[i];
+        uint32_t larger = 0;
+        for (uint32_t j = threadIdx.x & (parts - 1); j < n; j += parts) larger += list[j] > mine;
         for (uint32_t step = parts / 2; step; step /= 2) larger += __shfl_xor_sync(0xffffffffu, larger, step);
-        if (i < n && threadIdx.x % parts == 0) other[larger] = mine;
+        if (i < n && (threadIdx.x & (parts - 1)) == 0) other[larger] = mine;
         __syncthreads();
         return other;
     }
@@ -269,7 +273,7 @@ __device__ inline word64 *sort_list(word64 *list, word64 *other, uint32_t n) {
     return list;
 }
 
-// Lists the tokens of these bins that lie in this block's slice, as many as fit; s.own says how many there are. The loop is that
+// Lists the tokens of these bins that lie in this block's slice, with a mass or not, as many as fit; s.own says how many. The loop is that
 // of load_slice: a warp whose largest token is too small has none.
 __device__ __forceinline__ void gather_own(const row_slice &slice, sample_shared &s, const bin_ranges &ranges) {
     const rule rules = slice.rules;
@@ -283,16 +287,15 @@ __device__ __forceinline__ void gather_own(const row_slice &slice, sample_shared
             int32_t i = (base + (int32_t)threadIdx.x) * 4;
             float4 x = i + 3 < slice.kept ? *reinterpret_cast<const float4 *>(slice.held + i)
                                           : make_float4(slice.at(i), slice.at(i + 1), slice.at(i + 2), slice.at(i + 3));
-            float v[4] = {x.x, x.y, x.z, x.w};
-            bool near = false;
+            const float v[4] = {x.x, x.y, x.z, x.w};
+            uint32_t wanted = 0;
 #pragma unroll
-            for (int c = 0; c < 4; c++) near = near || (v[c] >= least && v[c] <= most);
-            if (!__any_sync(0xffffffffu, near)) continue;
-#pragma unroll 1
-            for (int c = 0; c < 4; c++) {
-                float logit = v[0];
-                v[0] = v[1], v[1] = v[2], v[2] = v[3];
-                bool listed = logit >= least && logit <= most && ranges.has(rules.bin_of(logit)) && measure_one(rules, logit);
+            for (int c = 0; c < 4; c++) wanted |= (uint32_t)(v[c] >= least && v[c] <= most) << c;
+            while (__any_sync(0xffffffffu, wanted != 0)) { // the next of each lane
+                const int c = __ffs(wanted) - 1;
+                const float logit = c == 0 ? v[0] : c == 1 ? v[1] : c == 2 ? v[2] : v[3];
+                const bool listed = wanted && ranges.has(rules.bin_of(logit));
+                wanted &= wanted - 1;
                 uint32_t lanes = __ballot_sync(0xffffffffu, listed), at = 0;
                 if (threadIdx.x % 32 == 0 && lanes) at = atomicAdd(&s.own, (uint32_t)__popc(lanes));
                 at = __shfl_sync(0xffffffffu, at, 0) + __popc(lanes & before);
