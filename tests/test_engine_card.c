@@ -65,6 +65,8 @@ static void test_speculation_and_graphs(void **state) {
     if (!probe()) skip();
     check_speculation(&tiny_even,
                       (rig_options){.kv = RD_DTYPE_E4M3, .context = 128, .w8a8 = 1, .device = card_device()});
+    check_speculation(&tiny_gemma,
+                      (rig_options){.kv = RD_DTYPE_BF16, .context = 128, .w8a8 = 1, .device = card_device()});
 }
 
 // Three sessions stepped together, then each alone: the same logits, replayed or run.
