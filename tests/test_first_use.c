@@ -42,12 +42,13 @@ static const char *model_of(const rd_ctx *ctx) {
 
 // A real card's rows are checked when its context is made: here the tests ask for the check.
 static rd_ctx *unchecked_ctx(void) {
-    rd_ctx *ctx = card_ctx();
-    if (!ctx || card_is_simulated()) return ctx;
-    rd_ctx_free(ctx);
+    rd_ctx *ctx = NULL;
+    if (card_is_simulated()) return card_ctx();
     const rd_ctx_options options = {
         .struct_size = sizeof options, .device = card_device(), .threads = 1, .trust_card = 1};
-    must(rd_ctx_create(&options, &ctx));
+    const rd_status status = rd_ctx_create(&options, &ctx);
+    if (status == RD_E_NO_DEVICE) print_message("%s\n", rd_error_text());
+    if (status != RD_OK && status != RD_E_NO_DEVICE) fail_msg("%s", rd_error_text());
     return ctx;
 }
 

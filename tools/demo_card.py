@@ -84,7 +84,7 @@ def answer(o, prompt, words, own_rms):
         if gap > most or gap > 2 * rms:
             why.append("a gap that the error does not explain")
     spoken = [joined(a["ids"]) if o.ids else repr(a["text"]) for a in (card, host)]
-    print(f"{words}|{spoken[0]}\n  decode {card['decode_tok_s']:.2f} tokens/s with every check of the simulator "
+    print(f"{words}|{spoken[0]}\n  decode {card['decode_tok_s']:.2f} tokens/s{' with every check of the simulator' if o.device.startswith('sim:') else ''} "
           f"({o.tokens / seconds:.2f} with loading and prefill, {used / o.tokens:.2f} processor seconds a token)")
     print(f"  card and CPU on the same {positions} tokens: logits {rms:.3f} apart (root mean square), {most:.3f} at most; from the "
           f"CPU's W8A16 logits the card's are {card_noise:.3f}, the CPU's W8A8 {cpu_noise:.3f}")
