@@ -32,7 +32,7 @@ static void test_bf16_step(void **state) {
         const char *kernel;
     } cases[] = {{1, "rdk_gemm_bf16_step_sm90a_c8_r128"},   {8, "rdk_gemm_bf16_step_sm90a_c8_r128"},
                  {9, "rdk_gemm_bf16_step_sm90a_c16_r128"},  {32, "rdk_gemm_bf16_step_sm90a_c32_r128"},
-                 {33, "rdk_gemm_bf16_step_sm90a_c64_held"}, {128, "rdk_gemm_bf16_step_sm90a_c128_held"}};
+                 {33, "rdk_gemm_bf16_step_sm90a_c64_held"}, {128, "rdk_gemm_bf16_step_sm90a_c128_r128"}};
     rdi_launch out[RDI_MAX_LAUNCHES];
     for (size_t i = 0; i < RDI_COUNT(cases); i++) {
         rdi_gemm_args a = gemm_args(cases[i].m, 49152, 576, RD_DTYPE_BF16, RD_DTYPE_BF16);

@@ -13,10 +13,10 @@ static int32_t parts_of(rd_dtype dtype) {
     return dtype == RD_DTYPE_BF16 ? 1 : dtype == RD_DTYPE_F16 ? 2 : 4;
 }
 
-// With few k blocks and whole tiles a block keeps its columns; from 64 on that spares more of the second-level cache's bytes than it
-// takes from the ring. No sum changes.
+// With few k blocks and whole tiles a block keeps its columns: 64 of them spare more of the second-level cache's bytes than they take
+// from the ring. No sum changes.
 static bool holds_columns(const rdi_gemm_args *a, const rdi_skinny_plan *plan) {
-    return plan->whole && plan->rows == RDK_SKINNY_HELD_ROWS && plan->columns >= 64 &&
+    return plan->whole && plan->rows == RDK_SKINNY_HELD_ROWS && plan->columns == 64 &&
            a->k <= RDK_SKINNY_HELD_BLOCKS * RDK_SKINNY_BOX_K;
 }
 
@@ -48,8 +48,7 @@ int32_t rdi_gemm_bf16_step_sm90a(const void *args, void *ws, const rd_device_inf
                                              "rdk_gemm_bf16_step_sm90a_split", out);
     rdi_launch *gemm = &out[count - 1];
     if (holds_columns(a, &plan) && gemm->map_count == 2) {
-        gemm->kernel =
-            plan.columns == 64 ? "rdk_gemm_bf16_step_sm90a_c64_held" : "rdk_gemm_bf16_step_sm90a_c128_held";
+        gemm->kernel = "rdk_gemm_bf16_step_sm90a_c64_held";
         gemm->shared_bytes = (uint32_t)rdk_skinny_held_shared_bytes(plan.columns);
     }
     return count;
