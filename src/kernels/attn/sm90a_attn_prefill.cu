@@ -11,7 +11,7 @@
 constexpr float LOG2E = 1.4426950408889634f;
 constexpr float TOP_SLACK = 8.0f; // a row's reference exponent follows its largest score only when it falls behind by this
 
-enum { BARRIER_GROUP = 1, BARRIER_ALL = 3 }; // named barriers beside BARRIER_WIDENING
+enum { BARRIER_ALL = 3 }; // named barriers beside BARRIER_WIDENING
 
 __device__ __forceinline__ float power_of_two(float x) { // 2 ulp; -inf gives 0
     float y;
@@ -27,6 +27,7 @@ struct row_pair {
     float top[2], weight[2]; // reference exponent; this lane's share of the sum
     float scale[2];          // of scores: into the cap, or into the exponent where there is none
     int32_t last[2];         // key that the row sees; its first follows from the window
+    int32_t all_see, all_from; // keys that all rows of the warp see end and start here
 };
 
 template <class S>
@@ -44,6 +45,8 @@ __device__ __forceinline__ row_pair start_rows(const rdk_attn_prefill_sm90a_args
         p.scale[r] = args.softcap > 0 ? scale / args.softcap : scale * LOG2E;
         p.last[r] = w.kv_len - w.q_len + min(at.token, w.q_len - 1);
     }
+    p.all_see = __shfl_sync(0xffffffffu, p.last[0], 0);
+    p.all_from = args.window > 0 ? __shfl_sync(0xffffffffu, p.last[1], 31) - args.window + 1 : 0;
     return p;
 }
 
@@ -127,16 +130,15 @@ template <class S> struct consumer {
     prefill_state &state;
     unsigned char *ring, *queries;
     int32_t group; // of four warps
+    int32_t row; // this lane's first of the block's
     ring_place<S::slots> slot;
     ring_place<S::query_buffers> buffer;
     uint32_t q_at;
 
-    __device__ __forceinline__ float *factors() { return state.factor[S::query_buffers == 2 ? buffer.at : buffer.parity]; }
-
     static __device__ __forceinline__ int32_t thread() { return threadIdx.x - S::first_consumer; }
-    __device__ __forceinline__ void release(int32_t at) {
+    __device__ __forceinline__ void release(uint64_t *barrier) {
         __syncwarp();
-        if (threadIdx.x % 32 == 0) barrier_arrive(&state.empty[at]);
+        if (threadIdx.x % 32 == 0) barrier_arrive(barrier);
     }
     __device__ __forceinline__ uint32_t wait_keys() {
         barrier_wait(&state.full[slot.at], slot.parity);
@@ -147,72 +149,36 @@ template <class S> struct consumer {
         unsigned char *tile = ring + slot.at * S::slot_bytes + (S::splits_dims ? group * (S::out_dims / 64) * S::chunk_bytes : 0);
         return values_descriptor(tile, S::chunk_bytes);
     }
-    // The queries of this work, ready for products: bf16 rows have been copied; the others, and rows for f16 products, pass here.
-    __device__ __forceinline__ void fetch_queries(const prefill_work &w, const row_base &base) {
-        constexpr int threads = S::splits_dims ? S::consumers : 128;
-        int32_t first = S::splits_dims ? 0 : group * 64;
-        unsigned char *q = queries + buffer.at * S::query_bytes;
-        float *factor = factors();
-        q_at = wgmma_descriptor(q + first * S::dims * 2);
-        int barrier = S::splits_dims ? BARRIER_ALL : BARRIER_GROUP + group;
-        if (args.q_type == RDK_F32) {
-            named_sync(barrier, threads); // other warps may still read the last ones
-            narrow_queries<S, true, threads>(args, w, base, first, thread() % threads, q, factor);
-        } else {
-            barrier_wait(&state.queries_full[buffer.at], buffer.parity);
-            if (S::fp8) narrow_queries<S, false, threads>(args, w, base, first, thread() % threads, q, factor);
-        }
-        fence_async();
-        if (S::fp8 || args.q_type == RDK_F32) named_sync(barrier, threads);
+    // The keys of a work's first tile, once its queries are there too.
+    __device__ __forceinline__ uint32_t wait_first_keys() {
+        barrier_wait(&state.queries_full[buffer.at], buffer.parity);
+        q_at = wgmma_descriptor(queries + buffer.at * S::query_bytes + (S::splits_dims ? 0 : group * 64 * S::dims * 2));
+        return wait_keys();
     }
-    __device__ __forceinline__ void release_queries() {
-        __syncwarp();
-        if (threadIdx.x % 32 == 0 && args.q_type != RDK_F32) barrier_arrive(&state.queries_empty[buffer.at]);
-    }
-    __device__ __forceinline__ void weigh(const row_pair &rows, float (&s)[S::keys / 2], int32_t tile,
-                                          int32_t all_see, int32_t all_from) {
+    __device__ __forceinline__ void weigh(const row_pair &rows, float (&s)[S::keys / 2], int32_t tile) {
         if (args.softcap > 0) cap_scores<S::keys>(s, rows);
-        if (tile * S::keys + S::keys - 1 > all_see || tile * S::keys < all_from)
+        if (tile * S::keys + S::keys - 1 > rows.all_see || tile * S::keys < rows.all_from)
             hide_scores<S::keys>(s, rows, tile * S::keys, args.window);
     }
-
-    __device__ __forceinline__ void attend(const prefill_work &w) {
-        row_base base = base_of(args, w);
-        fetch_queries(w, base);
-        int32_t row = (S::splits_dims ? 0 : group * 64) + thread() / 32 % 4 * 16 + threadIdx.x % 32 / 4;
-        row_pair rows = start_rows<S>(args, w, base, row, factors());
-        int32_t all_see = __shfl_sync(0xffffffffu, rows.last[0], 0),
-                all_from = args.window > 0 ? __shfl_sync(0xffffffffu, rows.last[1], 31) - args.window + 1 : 0;
-        float o[S::out_dims / 2];
-#pragma unroll
-        for (int i = 0; i < S::out_dims / 2; i++) o[i] = 0.0f;
-        if (w.tiles > 0)
-            sum_tiles(w, rows, o, all_see, all_from);
-        else
-            release_queries();
-        buffer.next();
-        finish(w, base_of(args, w), row, rows, o);
-    }
-    __device__ __forceinline__ void sum_tiles(const prefill_work &w, row_pair &rows, float (&o)[S::out_dims / 2], int32_t all_see,
-                                              int32_t all_from) {
-        float s[S::keys / 2], keep[2];
-        uint32_t weights[S::keys / 4];
-        int32_t tile = w.tile, last = w.tile + w.tiles - 1;
-        uint32_t at = wait_keys();
-        wgmma_fence();
-        start_scores<S>(s, q_at, at);
-        wgmma_wait<0>();
+    // What has been waited for: the scores of the tile whose keys lie in slot `keys`.
+    __device__ __forceinline__ void take_scores(float (&s)[S::keys / 2], int32_t keys, bool last) {
         wgmma_pin(s);
-        release(slot.at);
-        slot.next();
-        if (tile == last) release_queries();
-        weigh(rows, s, tile, all_see, all_from);
+        release(&state.empty[keys]);
+        if (last) barrier_arrive(&state.queries_empty[buffer.at]);
+    }
+
+    // From the first tile's scores to the last tile's weights, which wait for their values.
+    __device__ __forceinline__ void sum_tiles(const prefill_work &w, row_pair &rows, float (&s)[S::keys / 2],
+                                              float (&o)[S::out_dims / 2], uint32_t (&weights)[S::keys / 4]) {
+        float keep[2];
+        int32_t tile = w.tile, last = w.tile + w.tiles - 1;
+        weigh(rows, s, tile);
         soften<S::keys>(s, rows, args.softcap, keep);
         pack_weights<S::fp8, S::keys>(s, weights);
 #pragma unroll 1
         while (tile < last) {
             tile++;
-            at = wait_keys();
+            uint32_t at = wait_keys();
             int32_t keys_slot = slot.at;
             wgmma_fence();
             start_scores<S>(s, q_at, at);
@@ -220,33 +186,23 @@ template <class S> struct consumer {
             at = wait_values();
             start_values<S>(o, weights, at, 1);
             wgmma_wait<1>();
-            wgmma_pin(s);
-            release(keys_slot);
-            if (tile == last) release_queries();
-            weigh(rows, s, tile, all_see, all_from);
+            take_scores(s, keys_slot, tile == last);
+            weigh(rows, s, tile);
             soften<S::keys>(s, rows, args.softcap, keep);
             wgmma_wait<0>();
             wgmma_pin(o);
-            release(slot.at);
+            release(&state.empty[slot.at]);
             slot.next();
             if (__any_sync(0xffffffffu, keep[0] != 1.0f || keep[1] != 1.0f)) // a factor of 1 changes no bit
 #pragma unroll
                 for (int j = 0; j < S::out_dims / 2; j++) o[j] *= keep[j / 2 % 2];
             pack_weights<S::fp8, S::keys>(s, weights);
         }
-        at = wait_values();
-        int32_t end = (last + 1) * S::keys;
-        if (!S::fp8 && end > w.kv_len) clear_values<S>(ring + slot.at * S::slot_bytes, w.kv_len - end + S::keys, thread());
-        wgmma_fence();
-        start_values<S>(o, weights, at, 1);
-        wgmma_wait<0>();
-        wgmma_pin(o);
-        release(slot.at);
-        slot.next();
     }
-    __device__ __forceinline__ void finish(const prefill_work &w, const row_base &base, int32_t row, row_pair &rows,
-                                           float (&o)[S::out_dims / 2]) {
-        float factor[2], v_scale = S::fp8 && args.v_scale ? args.v_scale[w.kv_head] : 1.0f;
+    // What the sums of a lane's two rows are to be multiplied by.
+    __device__ __forceinline__ void invert_weights(const prefill_work &w, const row_pair &rows, float (&factor)[2]) {
+        float v_scale = S::fp8 && args.v_scale ? args.v_scale[w.kv_head] : 1.0f;
+        row_base base = base_of(args, w);
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             float sum = rows.weight[r];
@@ -258,17 +214,56 @@ template <class S> struct consumer {
             }
             factor[r] = sum == 0.0f ? 0.0f : v_scale / sum;
         }
-        store_rows<S>(args, w, base, row, S::splits_dims ? group * S::out_dims : 0, o, factor);
+    }
+    // The last tile's values, and beside them and beside what is written the next work's first scores. Returns whether there is one.
+    __device__ __forceinline__ bool turn_over(const prefill_work &w, const prefill_work &next, row_pair &rows, float (&s)[S::keys / 2],
+                                              float (&o)[S::out_dims / 2], const uint32_t (&weights)[S::keys / 4]) {
+        float factor[2];
+        uint32_t at = wait_values();
+        int32_t values_slot = slot.at, end = (w.tile + w.tiles) * S::keys;
+        if (!S::fp8 && end > w.kv_len) clear_values<S>(ring + slot.at * S::slot_bytes, w.kv_len - end + S::keys, thread());
+        wgmma_fence();
+        start_values<S>(o, weights, at, 1);
+        slot.next();
+        invert_weights(w, rows, factor);
+        bool more = next.seq >= 0;
+        buffer.next();
+        if (more) at = wait_first_keys();
+        wgmma_fence();
+        start_scores<S>(s, q_at, at); // when there are none, of whatever lies there: a branch would part the two products
+        wgmma_wait<1>();
+        wgmma_pin(o);
+        release(&state.empty[values_slot]);
+        store_rows<S>(args, w, base_of(args, w), row, S::splits_dims ? group * S::out_dims : 0, o, factor);
+        if (more) rows = start_rows<S>(args, next, base_of(args, next), row, state.factor[buffer.at]);
+        wgmma_wait<0>();
+        wgmma_pin(s);
+        return more;
     }
     __device__ __forceinline__ void run() {
-        ring_place<2> post;
-        for (;; post.next()) {
-            barrier_wait(&state.work_full[post.at], post.parity);
-            const prefill_work &w = state.work[post.at]; // read again at the end: it would not fit in registers meanwhile
-            if (w.seq < 0) return;
-            attend(w);
-            __syncwarp();
-            if (threadIdx.x % 32 == 0) barrier_arrive(&state.work_empty[post.at]);
+        float s[S::keys / 2], o[S::out_dims / 2];
+        uint32_t weights[S::keys / 4];
+        work_place post;
+        barrier_wait(&state.work_full[0], 0);
+        if (state.work[0].seq < 0) return;
+        row = (S::splits_dims ? 0 : group * 64) + thread() / 32 % 4 * 16 + threadIdx.x % 32 / 4;
+        uint32_t at = wait_first_keys();
+        wgmma_fence();
+        start_scores<S>(s, q_at, at);
+        row_pair rows = start_rows<S>(args, state.work[0], base_of(args, state.work[0]), row, state.factor[0]);
+        wgmma_wait<0>();
+        for (bool more = true; more;) {
+            const prefill_work &w = state.work[post.at()]; // read again at the end: it would not fit in registers meanwhile
+            uint64_t *empty = &state.work_empty[post.at()];
+            take_scores(s, slot.at, w.tiles == 1);
+            slot.next();
+#pragma unroll
+            for (int i = 0; i < S::out_dims / 2; i++) o[i] = 0.0f;
+            sum_tiles(w, rows, s, o, weights);
+            post.next();
+            barrier_wait(&state.work_full[post.at()], post.parity());
+            more = turn_over(w, state.work[post.at()], rows, s, o, weights);
+            barrier_arrive(empty);
         }
     }
 };
@@ -280,11 +275,14 @@ template <class S> __device__ __forceinline__ void init_barriers(prefill_state &
         barrier_init(&state.raw[i], 1);
         barrier_init(&state.empty[i], warps);
     }
-    for (int i = 0; i < 2; i++) {
+    // Once a work: every lane arrives for itself, which racecheck can follow.
+    for (int i = 0; i < WORKS; i++) {
         barrier_init(&state.work_full[i], 1);
-        barrier_init(&state.work_empty[i], warps + widening + 3);
-        barrier_init(&state.queries_full[i], 96);
-        barrier_init(&state.queries_empty[i], warps);
+        barrier_init(&state.work_empty[i], (warps + widening + QUERY_WARPS) * 32);
+    }
+    for (int i = 0; i < 2; i++) {
+        barrier_init(&state.queries_full[i], QUERY_WARPS * 32);
+        barrier_init(&state.queries_empty[i], warps * 32);
     }
     barrier_init_fence();
 }
@@ -305,14 +303,14 @@ template <class S> __device__ __forceinline__ void prefill(const rdk_attn_prefil
         if (threadIdx.x < 32)
             load_all<S>(args, state, ring);
         else
-            copy_queries<S>(args, state, queries);
+            bring_queries<S>(args, state, queries);
     } else if (S::fp8 && threadIdx.x < 256) {
         registers_give<S::widen_registers>();
         widen_all<S>(state, ring);
     } else {
         registers_take<S::take_registers>();
         int32_t group = __shfl_sync(0xffffffffu, (threadIdx.x - S::first_consumer) / 128, 0);
-        consumer<S>{args, state, ring, queries, group, {}, {}, 0}.run();
+        consumer<S>{args, state, ring, queries, group, 0, {}, {}, 0}.run();
     }
 }
 

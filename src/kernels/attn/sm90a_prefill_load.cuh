@@ -9,7 +9,8 @@
 
 #include <cuda_fp8.h>
 
-enum { WIDENING_WARPS = 4, BARRIER_WIDENING = 6 };
+enum { WIDENING_WARPS = 4, QUERY_WARPS = 3, BARRIER_WIDENING = 6 };
+enum { WORKS = 4 }; // that a block knows at a time: one whose sums end, one that starts, one whose queries come
 
 template <int DIMS, bool FP8_> struct prefill_shape {
     static constexpr bool fp8 = FP8_;
@@ -31,9 +32,9 @@ struct prefill_work {
 };
 struct prefill_state {
     uint64_t full[RDK_PREFILL_SLOTS_MAX], empty[RDK_PREFILL_SLOTS_MAX], raw[RDK_PREFILL_SLOTS_MAX];
-    uint64_t work_full[2], work_empty[2], queries_full[2], queries_empty[2];
-    prefill_work work[2];
-    float factor[2][128]; // f16 products: what each query row was scaled by, of this work and the next
+    uint64_t work_full[WORKS], work_empty[WORKS], queries_full[2], queries_empty[2];
+    prefill_work work[WORKS];
+    float factor[2][128]; // f16 products: what each query row of a buffer was scaled by
 };
 static_assert(sizeof(prefill_state) <= RDK_PREFILL_STATE_BYTES, "beside the tiles");
 
@@ -48,6 +49,16 @@ template <int COUNT> struct ring_place {
             parity ^= 1;
         }
     }
+};
+
+// The same for works, in one register.
+struct work_place {
+    uint32_t count = 0;
+    __device__ __forceinline__ int32_t at() const { return count % WORKS; }
+    __device__ __forceinline__ int32_t last() const { return (count - 1) % WORKS; }
+    __device__ __forceinline__ int32_t before_last() const { return (count - 2) % WORKS; }
+    __device__ __forceinline__ uint32_t parity() const { return count / WORKS % 2; }
+    __device__ __forceinline__ void next() { count++; }
 };
 
 __device__ __forceinline__ void copy_box3(void *to, const void *map, uint64_t *barrier, int32_t x, int32_t y, int32_t z) {
@@ -65,7 +76,9 @@ struct work_finder {
     __device__ __forceinline__ uint32_t take(const rdk_attn_prefill_sm90a_args &args) {
         uint32_t taken = 0;
         if (threadIdx.x % 32 == 0) taken = atomicAdd(args.taken, 1);
-        return taken + gridDim.x; // of lane 0
+        uint32_t blocks;
+        asm volatile("mov.u32 %0, %%nctaid.x;" : "=r"(blocks)); // volatile: it would wait in a register
+        return taken + blocks; // of lane 0
     }
     template <class S> __device__ __forceinline__ void next(const rdk_attn_prefill_sm90a_args &args, prefill_work &w) {
         int32_t lane = threadIdx.x % 32, unit = (int32_t)__shfl_sync(0xffffffffu, this->unit, 0);
@@ -98,26 +111,27 @@ struct work_finder {
     }
     template <class S>
     static __device__ __forceinline__ void place(const rdk_attn_prefill_sm90a_args &args, prefill_work &w, int32_t unit, int32_t tiles) {
-        int32_t together = args.heads_together, heads = unit / (tiles * together) * together;
-        unit %= tiles * together;
-        w.kv_head = heads + unit % together;
-        w.row = (tiles - 1 - unit / together) * S::rows;
-        w.rows = w.q_len * args.group;
+        uint32_t together = args.heads_together, at = unit, span = tiles * together, group = args.group;
+        int32_t heads = at / span * together;
+        at %= span;
+        uint32_t down = at / together; // row tiles from the last
+        w.kv_head = heads + at - down * together;
+        w.row = (tiles - 1 - down) * S::rows;
+        w.rows = w.q_len * group;
         w.kv_len = min(__ldcg(args.kv_lens + w.seq), args.max_keys);
-        int32_t before = w.kv_len - w.q_len, last = min(w.row + S::rows, w.rows) - 1;
-        w.first_key = args.window > 0 ? max(before + w.row / args.group - args.window + 1, 0) : 0;
-        w.tile = w.first_key / S::keys;
-        w.tiles = max((before + last / args.group + S::keys) / S::keys - w.tile, 0);
-        if (before + last / args.group < 0) w.tiles = 0;
+        int32_t before = w.kv_len - w.q_len, last = (min(w.row + S::rows, w.rows) - 1) / group;
+        w.first_key = args.window > 0 ? max(before + (int32_t)(w.row / group) - args.window + 1, 0) : 0;
+        w.tile = (uint32_t)w.first_key / S::keys;
+        // Rows that see no key have a tile of which nothing is read and all is hidden.
+        w.tiles = max((before + last + S::keys) / S::keys - w.tile, 1);
     }
 };
 
-// What the loading warp has posted, for the other roles. A warp's lanes read together.
-__device__ __forceinline__ prefill_work read_work(prefill_state &state, const ring_place<2> &post) {
-    barrier_wait(&state.work_full[post.at], post.parity);
-    prefill_work w = state.work[post.at];
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) barrier_arrive(&state.work_empty[post.at]);
+// What the loading warp has posted, for the other roles.
+__device__ __forceinline__ prefill_work read_work(prefill_state &state, const work_place &post) {
+    barrier_wait(&state.work_full[post.at()], post.parity());
+    prefill_work w = state.work[post.at()];
+    barrier_arrive(&state.work_empty[post.at()]);
     return w;
 }
 
@@ -130,7 +144,7 @@ template <class S>
 __device__ __forceinline__ box_place find_box(const rdk_attn_prefill_sm90a_args &args, const prefill_work &w, int32_t tile) {
     int32_t lane = threadIdx.x % 32, key = tile * S::keys + lane * args.box_rows;
     if (lane >= args.boxes || key >= w.kv_len || key + args.box_rows <= w.first_key || tile >= w.tile + w.tiles) return {-1, 0};
-    int32_t block = key / args.block_tokens;
+    int32_t block = (uint32_t)key / (uint32_t)args.block_tokens;
     return {__ldcg(args.block_table + w.seq * args.block_table_stride + block), key - block * args.block_tokens};
 }
 template <class S>
@@ -146,24 +160,31 @@ __device__ __forceinline__ void load_tile(const rdk_attn_prefill_sm90a_args &arg
             copy_box3(slot + chunk * S::keys * bytes + lane * args.box_rows * bytes, map, barrier, chunk * width, kv_head, row);
 }
 
+template <class S>
+__device__ __forceinline__ void post_work(const rdk_attn_prefill_sm90a_args &args, prefill_state &state, work_finder &finder,
+                                          work_place &post) {
+    prefill_work found;
+    barrier_wait(&state.work_empty[post.at()], post.parity() ^ 1);
+    finder.next<S>(args, found);
+    if (threadIdx.x % 32 == 0) {
+        state.work[post.at()] = found;
+        barrier_arrive(&state.work_full[post.at()]);
+    }
+    __syncwarp();
+    post.next();
+}
+
 // One warp. Tiles come in the order of their use: the scores of a tile are started before the values of the one before it.
 template <class S>
 __device__ __forceinline__ void load_all(const rdk_attn_prefill_sm90a_args &args, prefill_state &state, unsigned char *ring) {
     work_finder finder = {blockIdx.x};
-    ring_place<2> post;
+    work_place post;
     ring_place<S::slots> slot;
     uint64_t *loaded = S::fp8 ? state.raw : state.full;
-    for (;; post.next()) {
-        prefill_work found;
-        finder.next<S>(args, found);
-        barrier_wait(&state.work_empty[post.at], post.parity ^ 1);
-        if (threadIdx.x % 32 == 0) {
-            state.work[post.at] = found;
-            barrier_arrive(&state.work_full[post.at]);
-        }
-        __syncwarp();
-        const prefill_work &w = state.work[post.at];
-        if (w.seq < 0) return;
+    post_work<S>(args, state, finder, post);
+    while (state.work[post.last()].seq >= 0) {
+        post_work<S>(args, state, finder, post); // the next one, so that its queries come meanwhile
+        const prefill_work &w = state.work[post.before_last()];
         box_place now = find_box<S>(args, w, w.tile), last = now;
         for (int32_t i = 0; i <= w.tiles; i++) {
             box_place next = find_box<S>(args, w, w.tile + i + 1);
@@ -225,7 +246,7 @@ template <class S> __device__ __forceinline__ void widen_tile(unsigned char *slo
     __syncwarp();
 }
 template <class S> __device__ __forceinline__ void widen_all(prefill_state &state, unsigned char *ring) {
-    ring_place<2> post;
+    work_place post;
     ring_place<S::slots> slot;
     for (;; post.next()) {
         prefill_work w = read_work(state, post);

@@ -29,33 +29,49 @@ template <class S> __device__ __forceinline__ int32_t query_byte(int32_t row, in
     return row / 64 * 64 * S::dims * 2 + piece / 8 * 8192 + row % 64 * 128 + (piece % 8 ^ row % 8) * 16;
 }
 
-// bf16 queries as they are, by the three warps beside the loading one, as soon as the last use of the buffer is over.
-template <class S>
-__device__ __forceinline__ void copy_queries(const rdk_attn_prefill_sm90a_args &args, prefill_state &state, unsigned char *queries) {
-    constexpr int pieces = S::dims / 8, lanes = pieces < 32 ? pieces : 32, high = 32 / lanes;
-    ring_place<2> post;
-    ring_place<S::query_buffers> buffer;
-    int32_t lane = threadIdx.x % 32;
-    for (;; post.next(), buffer.next()) {
-        prefill_work w = read_work(state, post);
-        if (w.seq < 0) return;
-        if (args.q_type == RDK_F32) continue; // the multiplying warps load them
-        row_base base = base_of(args, w);
-        barrier_wait(&state.queries_empty[buffer.at], buffer.parity ^ 1);
-#pragma unroll 2
-        for (int32_t row = (threadIdx.x / 32 - 1) * high + lane / lanes; row < S::rows; row += 3 * high) {
-            row_place at = place_of(args, base, row);
-            const char *from = static_cast<const char *>(args.q) +
-                               ((w.q_begin + at.token) * args.q_stride_token + at.head * args.q_stride_head + lane % lanes * 8) * 2;
-            bool valid = w.row + row < w.rows;
-#pragma unroll
-            for (int piece = 0; piece < pieces; piece += lanes) // none is read of a row that is not there
-                copy_vector(queries + buffer.at * S::query_bytes + query_byte<S>(row, lane % lanes + piece),
-                            valid ? from + piece * 16 : static_cast<const char *>(args.q), valid);
-        }
-        asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(smem_address(&state.queries_full[buffer.at]))
-                     : "memory");
+// Rows of queries as a warp walks them: `lanes` lanes have a row, `each` 16-byte pieces a lane. A lane meets the same pieces in
+// every walk.
+template <class S> struct query_walk {
+    static constexpr int pieces = S::dims / 8, lanes = pieces < 32 ? pieces : 32, each = pieces / lanes, high = 32 / lanes;
+    static constexpr int step = QUERY_WARPS * high; // rows
+    static __device__ __forceinline__ int32_t first_row() {
+        return (threadIdx.x / 32 - 1) * high + lane() / lanes;
     }
+    static __device__ __forceinline__ int32_t lane() { return threadIdx.x % 32; }
+    static __device__ __forceinline__ int32_t piece(int j) { return lane() % lanes + j * lanes; }
+};
+// Of a row's first piece of this lane; in elements.
+__device__ __forceinline__ int64_t query_at(const rdk_attn_prefill_sm90a_args &args, const prefill_work &w, const row_base &base,
+                                            int32_t row, int32_t piece) {
+    row_place at = place_of(args, base, row);
+    return (int64_t)(w.q_begin + at.token) * args.q_stride_token + (int64_t)at.head * args.q_stride_head + piece * 8;
+}
+
+// The bytes of a work's queries on their way into the second-level cache, while the only buffer is still in use.
+template <class S>
+__device__ __forceinline__ void warm_queries(const rdk_attn_prefill_sm90a_args &args, const prefill_work &w, const row_base &base) {
+    constexpr int every = 8; // lanes: 128 bytes of bf16
+    for (int32_t row = (threadIdx.x / 32 - 1) * 32 + threadIdx.x % 32; row < S::rows; row += QUERY_WARPS * 32)
+        if (w.row + row < w.rows)
+#pragma unroll
+            for (int piece = 0; piece < S::dims / 8; piece += every)
+                asm volatile("prefetch.global.L2 [%0];" ::"l"(static_cast<const __nv_bfloat16 *>(args.q) +
+                                                              query_at(args, w, base, row, piece)));
+}
+template <class S>
+__device__ __forceinline__ void copy_queries(const rdk_attn_prefill_sm90a_args &args, const prefill_work &w, const row_base &base,
+                                             unsigned char *q) {
+    using walk = query_walk<S>;
+#pragma unroll S::dims > 256 ? 1 : 2
+    for (int32_t row = walk::first_row(); row < S::rows; row += walk::step) {
+        const __nv_bfloat16 *from = static_cast<const __nv_bfloat16 *>(args.q) + query_at(args, w, base, row, walk::piece(0));
+        bool valid = w.row + row < w.rows;
+#pragma unroll
+        for (int j = 0; j < walk::each; j++) // none is read of a row that is not there
+            copy_vector(q + query_byte<S>(row, walk::piece(j)), valid ? from + j * walk::lanes * 8 : static_cast<const __nv_bfloat16 *>(args.q),
+                        valid);
+    }
+    asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
 // One 16-byte piece of a query row in 16 bits: eight bf16 values, or eight f32 that stay f32 until their row's factor is known.
@@ -80,52 +96,62 @@ template <bool F32> struct query_piece {
     }
 };
 
-// Rows first .. first + 64 of the block by THREADS threads: f32 queries from memory, bf16 queries from the buffer they were copied
-// to and go back to. With f16 arithmetic each row is scaled by a power of two so that its largest magnitude lies in [1, 2): f16
-// then holds any query. The inverse goes to `factor`.
-template <class S, bool F32, int THREADS>
+// f32 queries from memory, or bf16 queries from the buffer they were copied to, into the buffer. With f16 arithmetic each row is
+// scaled by a power of two so that its largest magnitude lies in [1, 2): f16 then holds any query. The inverse goes to `factor`.
+template <class S, bool F32>
 __device__ __forceinline__ void narrow_queries(const rdk_attn_prefill_sm90a_args &args, const prefill_work &w, const row_base &base,
-                                               int32_t first, int32_t thread, unsigned char *q, float *factor) {
-    constexpr int pieces = S::dims / 8, lanes = pieces < 32 ? pieces : 32, each = pieces / lanes, high = THREADS / lanes;
-    constexpr int turns = 64 / high, batch = F32 ? 2 : turns < 8 ? turns : 8; // turns whose loads are in flight together
-    int32_t lane = thread % lanes;
-#pragma unroll 1
-    for (int turn = 0; turn < turns; turn += batch) {
-        query_piece<F32> held[batch][each];
+                                               unsigned char *q, float *factor) {
+    using walk = query_walk<S>;
+#pragma unroll F32 || S::dims > 256 ? 1 : 2
+    for (int32_t row = walk::first_row(); row < S::rows; row += walk::step) {
+        query_piece<F32> held[walk::each];
 #pragma unroll
-        for (int i = 0; i < batch; i++) {
-            int32_t row = first + (turn + i) * high + thread / lanes;
-            row_place at = place_of(args, base, row);
-            int64_t from = (int64_t)(w.q_begin + at.token) * args.q_stride_token + (int64_t)at.head * args.q_stride_head;
+        for (int j = 0; j < walk::each; j++) {
+            const uint4 *source = reinterpret_cast<const uint4 *>(static_cast<const float *>(args.q) +
+                                                                  query_at(args, w, base, row, walk::piece(j)));
+            if (!F32)
+                held[j].low = *reinterpret_cast<const uint4 *>(q + query_byte<S>(row, walk::piece(j)));
+            else if (w.row + row < w.rows)
+                held[j].low = __ldcg(source), held[j].high = __ldcg(source + 1);
+            else
+                held[j].low = held[j].high = make_uint4(0, 0, 0, 0);
+        }
+        float down = 1.0f;
+        if (S::fp8) {
+            float top = held[0].largest();
+            if (walk::each > 1) top = fmaxf(top, held[walk::each - 1].largest());
 #pragma unroll
-            for (int j = 0; j < each; j++) {
-                query_piece<F32> &piece = held[i][j];
-                const uint4 *source = reinterpret_cast<const uint4 *>(static_cast<const float *>(args.q) + from + (lane + j * lanes) * 8);
-                if (!F32)
-                    piece.low = *reinterpret_cast<const uint4 *>(q + query_byte<S>(row, lane + j * lanes));
-                else if (w.row + row < w.rows)
-                    piece.low = __ldcg(source), piece.high = __ldcg(source + 1);
-                else
-                    piece.low = piece.high = make_uint4(0, 0, 0, 0);
-            }
+            for (int step = walk::lanes / 2; step; step /= 2) top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, step));
+            int32_t exponent = min(max((int32_t)(__float_as_uint(top) >> 23) - 127, -100), 100); // zeros, infinities: any factor
+            down = __uint_as_float((uint32_t)(127 - exponent) << 23);
+            if (walk::lane() % walk::lanes == 0) factor[row] = __uint_as_float((uint32_t)(127 + exponent) << 23);
         }
 #pragma unroll
-        for (int i = 0; i < batch; i++) {
-            int32_t row = first + (turn + i) * high + thread / lanes;
-            float down = 1.0f;
-            if (S::fp8) {
-                float top = held[i][0].largest();
-                if (each > 1) top = fmaxf(top, held[i][each - 1].largest());
-#pragma unroll
-                for (int step = lanes / 2; step; step /= 2) top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, step));
-                int32_t exponent = min(max((int32_t)(__float_as_uint(top) >> 23) - 127, -100), 100); // zeros, infinities: any factor
-                down = __uint_as_float((uint32_t)(127 - exponent) << 23);
-                if (lane == 0) factor[row] = __uint_as_float((uint32_t)(127 + exponent) << 23);
-            }
-#pragma unroll
-            for (int j = 0; j < each; j++)
-                *reinterpret_cast<uint4 *>(q + query_byte<S>(row, lane + j * lanes)) = held[i][j].template narrow<S::fp8>(down);
+        for (int j = 0; j < walk::each; j++)
+            *reinterpret_cast<uint4 *>(q + query_byte<S>(row, walk::piece(j))) = held[j].template narrow<S::fp8>(down);
+    }
+}
+
+// The warps beside the loading one: each work's queries, as soon as the last use of the buffer is over.
+template <class S>
+__device__ __forceinline__ void bring_queries(const rdk_attn_prefill_sm90a_args &args, prefill_state &state, unsigned char *queries) {
+    work_place post;
+    ring_place<S::query_buffers> buffer;
+    for (;; post.next(), buffer.next()) {
+        prefill_work w = read_work(state, post);
+        if (w.seq < 0) return;
+        row_base base = base_of(args, w);
+        if (S::query_buffers == 1 && args.q_type != RDK_F32) warm_queries<S>(args, w, base);
+        barrier_wait(&state.queries_empty[buffer.at], buffer.parity ^ 1);
+        unsigned char *q = queries + buffer.at * S::query_bytes;
+        if (args.q_type == RDK_F32) {
+            narrow_queries<S, true>(args, w, base, q, state.factor[buffer.at]);
+        } else {
+            copy_queries<S>(args, w, base, q);
+            if (S::fp8) narrow_queries<S, false>(args, w, base, q, state.factor[buffer.at]);
         }
+        fence_async();
+        barrier_arrive(&state.queries_full[buffer.at]);
     }
 }
 
