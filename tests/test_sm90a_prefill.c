@@ -62,10 +62,12 @@ static void test_shapes(void **state) {
     static const int dims[] = {64, 128, 256, 512};
     for (int i = 0; i < 4; i++)
         for (int fp8 = 0; fp8 < 2; fp8++) {
-            int keys = rdk_prefill_keys(dims[i]), slots = rdk_prefill_slots(dims[i]);
-            assert_true(keys % 16 == 0 && keys * 128 % 1024 == 0);     // depth of a product; swizzle atoms
-            assert_true(slots >= 4 && slots <= RDK_PREFILL_SLOTS_MAX); // two tiles in use, two on their way
-            assert_true(rdk_prefill_shared_bytes(dims[i]) <= 227 * 1024);
+            int keys = rdk_prefill_keys(dims[i]), key_slots = rdk_prefill_key_slots(dims[i], fp8),
+                value_slots = rdk_prefill_value_slots(dims[i], fp8);
+            assert_true(keys % 16 == 0 && keys * 128 % 1024 == 0); // depth of a product; swizzle atoms
+            assert_true(key_slots >= 2 && key_slots <= RDK_PREFILL_SLOTS_MAX); // one in use, one on its way
+            assert_true(value_slots >= 2 && value_slots <= RDK_PREFILL_SLOTS_MAX);
+            assert_true(rdk_prefill_shared_bytes(dims[i], fp8) <= 227 * 1024);
         }
     assert_true(sizeof(rdk_attn_prefill_sm90a_args) <= RDI_LAUNCH_ARG_BYTES);
 }
@@ -83,7 +85,7 @@ static void test_launch(void **state) {
     assert_string_equal(out[1].kernel, "rdk_attn_prefill_sm90a_bf16_d256");
     assert_int_equal(out[1].grid[0], 132);
     assert_int_equal(out[1].block[0], 384);
-    assert_int_equal(out[1].shared_bytes, rdk_prefill_shared_bytes(256));
+    assert_int_equal(out[1].shared_bytes, rdk_prefill_shared_bytes(256, 0));
     rdk_attn_prefill_sm90a_args args = args_of(&out[1]);
     assert_int_equal(args.taken, (uint64_t)(uintptr_t)&counter);
     assert_int_equal(args.group, 6);

@@ -27,7 +27,6 @@ struct row_pair {
     float top[2], weight[2]; // reference exponent; this lane's share of the sum
     float scale[2];          // of scores: into the cap, or into the exponent where there is none
     int32_t last[2];         // key that the row sees; its first follows from the window
-    int32_t all_see, all_from; // keys that all rows of the warp see end and start here
 };
 
 template <class S>
@@ -42,11 +41,9 @@ __device__ __forceinline__ row_pair start_rows(const rdk_attn_prefill_sm90a_args
         float scale = args.scale * k_scale * (S::fp8 ? factor[row + 8 * r] : 1.0f);
         p.top[r] = sink;
         p.weight[r] = 0.0f;
-        p.scale[r] = args.softcap > 0 ? scale / args.softcap : scale * LOG2E;
+        p.scale[r] = args.softcap > 0 ? __fdividef(scale, args.softcap) : scale * LOG2E;
         p.last[r] = w.kv_len - w.q_len + min(at.token, w.q_len - 1);
     }
-    p.all_see = __shfl_sync(0xffffffffu, p.last[0], 0);
-    p.all_from = args.window > 0 ? __shfl_sync(0xffffffffu, p.last[1], 31) - args.window + 1 : 0;
     return p;
 }
 
@@ -97,10 +94,19 @@ template <bool F16, int KEYS> __device__ __forceinline__ void pack_weights(const
 
 template <class S>
 __device__ __forceinline__ void start_scores(float (&s)[S::keys / 2], uint32_t q, uint32_t k) {
+    constexpr int depth = S::fp8 ? 32 : 16, steps = S::dims / depth; // four steps of 32 bytes a chunk
+    if constexpr (S::fp8) // the small terms first: less is lost beside their sum
 #pragma unroll
-    for (int step = 0; step < S::dims / 16; step++)
-        wgmma16<S::fp8, S::keys>::both(s, q + (step / 4 * 8192 + step % 4 * 32) / 16,
-                                       k + (step / 4 * S::chunk_bytes + step % 4 * 32) / 16, step > 0);
+        for (int step = 0; step < 2 * steps; step++) {
+            int at = step % steps, byte = at * 32 + (step < steps ? S::dims : 0);
+            wgmma16<true, S::keys>::template codes<S::dims == 64>(s, q + (byte / 128 * 8192 + byte % 128) / 16,
+                                                                  k + (at / 4 * S::chunk_bytes + at % 4 * 32) / 16, step > 0);
+        }
+    else
+#pragma unroll
+        for (int step = 0; step < steps; step++)
+            wgmma16<false, S::keys>::both(s, q + (step / 4 * 8192 + step % 4 * 32) / 16,
+                                          k + (step / 4 * S::chunk_bytes + step % 4 * 32) / 16, step > 0);
     wgmma_commit();
 }
 template <class S>
@@ -127,44 +133,57 @@ template <class S> __device__ __forceinline__ void clear_values(unsigned char *t
 
 template <class S> struct consumer {
     const rdk_attn_prefill_sm90a_args &args;
-    prefill_state &state;
-    unsigned char *ring, *queries;
+    const block_memory<S> memory;
     int32_t group; // of four warps
-    int32_t row; // this lane's first of the block's
-    ring_place<S::slots> slot;
-    ring_place<S::query_buffers> buffer;
+    ring_place<S::key_slots> key;
+    ring_place<S::value_slots> value;
+    ring_place<S::query_buffers> buffer; // counts works
     uint32_t q_at;
 
+    __device__ __forceinline__ prefill_state &state() const { return memory.state(); }
+    // This lane's first row of the block's. Kept: it would stay in registers between works.
+    static __device__ __forceinline__ int32_t first_row() {
+        uint32_t thread = kept(threadIdx.x) - S::first_consumer;
+        return thread / 32 % (S::splits_dims ? 4 : 8) * 16 + thread % 32 / 4;
+    }
     static __device__ __forceinline__ int32_t thread() { return threadIdx.x - S::first_consumer; }
     __device__ __forceinline__ void release(uint64_t *barrier) {
         __syncwarp();
         if (threadIdx.x % 32 == 0) barrier_arrive(barrier);
     }
     __device__ __forceinline__ uint32_t wait_keys() {
-        barrier_wait(&state.full[slot.at], slot.parity);
-        return wgmma_descriptor(ring + slot.at * S::slot_bytes);
+        barrier_wait(&state().keys_full[key.at()], key.parity());
+        return wgmma_descriptor(memory.keys(key.at()));
     }
     __device__ __forceinline__ uint32_t wait_values() {
-        barrier_wait(&state.full[slot.at], slot.parity);
-        unsigned char *tile = ring + slot.at * S::slot_bytes + (S::splits_dims ? group * (S::out_dims / 64) * S::chunk_bytes : 0);
+        barrier_wait(&state().values_full[value.at()], value.parity());
+        unsigned char *tile = memory.values(value.at()) + (S::splits_dims ? group * (S::out_dims / 64) * S::chunk_bytes : 0);
         return values_descriptor(tile, S::chunk_bytes);
     }
     // The keys of a work's first tile, once its queries are there too.
     __device__ __forceinline__ uint32_t wait_first_keys() {
-        barrier_wait(&state.queries_full[buffer.at], buffer.parity);
-        q_at = wgmma_descriptor(queries + buffer.at * S::query_bytes + (S::splits_dims ? 0 : group * 64 * S::dims * 2));
+        barrier_wait(&state().queries_full[buffer.at()], buffer.parity());
+        q_at = wgmma_descriptor(memory.queries(buffer.at()) + (S::splits_dims ? 0 : group * 64 * S::dims * 2));
         return wait_keys();
+    }
+    __device__ __forceinline__ void take_values(float (&o)[S::out_dims / 2]) {
+        wgmma_pin(o);
+        release(&state().values_empty[value.at()]);
+        value.next();
     }
     __device__ __forceinline__ void weigh(const row_pair &rows, float (&s)[S::keys / 2], int32_t tile) {
         if (args.softcap > 0) cap_scores<S::keys>(s, rows);
-        if (tile * S::keys + S::keys - 1 > rows.all_see || tile * S::keys < rows.all_from)
+        // From where to where all rows of the warp see.
+        int32_t to = __shfl_sync(0xffffffffu, rows.last[0], 0), from = __shfl_sync(0xffffffffu, rows.last[1], 31) - args.window + 1;
+        if (tile * S::keys + S::keys - 1 > to || (args.window > 0 && tile * S::keys < from))
             hide_scores<S::keys>(s, rows, tile * S::keys, args.window);
     }
-    // What has been waited for: the scores of the tile whose keys lie in slot `keys`.
-    __device__ __forceinline__ void take_scores(float (&s)[S::keys / 2], int32_t keys, bool last) {
+    // What has been waited for.
+    __device__ __forceinline__ void take_scores(float (&s)[S::keys / 2], bool last) {
         wgmma_pin(s);
-        release(&state.empty[keys]);
-        if (last) barrier_arrive(&state.queries_empty[buffer.at]);
+        release(&state().keys_empty[key.at()]);
+        key.next();
+        if (last) barrier_arrive(&state().queries_empty[buffer.at()]);
     }
 
     // From the first tile's scores to the last tile's weights, which wait for their values.
@@ -179,20 +198,16 @@ template <class S> struct consumer {
         while (tile < last) {
             tile++;
             uint32_t at = wait_keys();
-            int32_t keys_slot = slot.at;
             wgmma_fence();
             start_scores<S>(s, q_at, at);
-            slot.next();
             at = wait_values();
             start_values<S>(o, weights, at, 1);
             wgmma_wait<1>();
-            take_scores(s, keys_slot, tile == last);
+            take_scores(s, tile == last);
             weigh(rows, s, tile);
             soften<S::keys>(s, rows, args.softcap, keep);
             wgmma_wait<0>();
-            wgmma_pin(o);
-            release(&state.empty[slot.at]);
-            slot.next();
+            take_values(o);
             if (__any_sync(0xffffffffu, keep[0] != 1.0f || keep[1] != 1.0f)) // a factor of 1 changes no bit
 #pragma unroll
                 for (int j = 0; j < S::out_dims / 2; j++) o[j] *= keep[j / 2 % 2];
@@ -203,6 +218,7 @@ template <class S> struct consumer {
     __device__ __forceinline__ void invert_weights(const prefill_work &w, const row_pair &rows, float (&factor)[2]) {
         float v_scale = S::fp8 && args.v_scale ? args.v_scale[w.kv_head] : 1.0f;
         row_base base = base_of(args, w);
+        int32_t row = first_row();
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             float sum = rows.weight[r];
@@ -212,30 +228,29 @@ template <class S> struct consumer {
                 float sink = args.sinks[place_of(args, base, row + 8 * r).head] * LOG2E;
                 sum += sink == -INFINITY ? 0.0f : power_of_two(sink - rows.top[r]);
             }
-            factor[r] = sum == 0.0f ? 0.0f : v_scale / sum;
+            factor[r] = sum == 0.0f ? 0.0f : __fdividef(v_scale, sum);
         }
     }
     // The last tile's values, and beside them and beside what is written the next work's first scores. Returns whether there is one.
-    __device__ __forceinline__ bool turn_over(const prefill_work &w, const prefill_work &next, row_pair &rows, float (&s)[S::keys / 2],
+    __device__ __forceinline__ bool turn_over(const prefill_work &w, row_pair &rows, float (&s)[S::keys / 2],
                                               float (&o)[S::out_dims / 2], const uint32_t (&weights)[S::keys / 4]) {
         float factor[2];
         uint32_t at = wait_values();
-        int32_t values_slot = slot.at, end = (w.tile + w.tiles) * S::keys;
-        if (!S::fp8 && end > w.kv_len) clear_values<S>(ring + slot.at * S::slot_bytes, w.kv_len - end + S::keys, thread());
+        int32_t end = (w.tile + w.tiles) * S::keys;
+        if (!S::fp8 && end > w.kv_len) clear_values<S>(memory.values(value.at()), w.kv_len - end + S::keys, thread());
         wgmma_fence();
         start_values<S>(o, weights, at, 1);
-        slot.next();
         invert_weights(w, rows, factor);
-        bool more = next.seq >= 0;
         buffer.next();
+        const prefill_work &next = wait_work(state(), {buffer.word});
+        bool more = next.seq >= 0;
         if (more) at = wait_first_keys();
         wgmma_fence();
         start_scores<S>(s, q_at, at); // when there are none, of whatever lies there: a branch would part the two products
         wgmma_wait<1>();
-        wgmma_pin(o);
-        release(&state.empty[values_slot]);
-        store_rows<S>(args, w, base_of(args, w), row, S::splits_dims ? group * S::out_dims : 0, o, factor);
-        if (more) rows = start_rows<S>(args, next, base_of(args, next), row, state.factor[buffer.at]);
+        take_values(o);
+        store_rows<S>(args, w, base_of(args, w), first_row(), S::splits_dims ? kept(group) * S::out_dims : 0, o, factor);
+        if (more) rows = start_rows<S>(args, next, base_of(args, next), first_row(), state().factor[buffer.at()]);
         wgmma_wait<0>();
         wgmma_pin(s);
         return more;
@@ -243,45 +258,45 @@ template <class S> struct consumer {
     __device__ __forceinline__ void run() {
         float s[S::keys / 2], o[S::out_dims / 2];
         uint32_t weights[S::keys / 4];
-        work_place post;
-        barrier_wait(&state.work_full[0], 0);
-        if (state.work[0].seq < 0) return;
-        row = (S::splits_dims ? 0 : group * 64) + thread() / 32 % 4 * 16 + threadIdx.x % 32 / 4;
+        barrier_wait(&state().work_full[0], 0);
+        if (state().work[0].seq < 0) return;
         uint32_t at = wait_first_keys();
         wgmma_fence();
         start_scores<S>(s, q_at, at);
-        row_pair rows = start_rows<S>(args, state.work[0], base_of(args, state.work[0]), row, state.factor[0]);
+        row_pair rows = start_rows<S>(args, state().work[0], base_of(args, state().work[0]), first_row(), state().factor[0]);
         wgmma_wait<0>();
         for (bool more = true; more;) {
-            const prefill_work &w = state.work[post.at()]; // read again at the end: it would not fit in registers meanwhile
-            uint64_t *empty = &state.work_empty[post.at()];
-            take_scores(s, slot.at, w.tiles == 1);
-            slot.next();
+            work_place post = {buffer.word};
+            const prefill_work &w = state().work[post.at()]; // read again at the end: it would not fit in registers meanwhile
+            take_scores(s, w.tiles == 1);
 #pragma unroll
             for (int i = 0; i < S::out_dims / 2; i++) o[i] = 0.0f;
             sum_tiles(w, rows, s, o, weights);
-            post.next();
-            barrier_wait(&state.work_full[post.at()], post.parity());
-            more = turn_over(w, state.work[post.at()], rows, s, o, weights);
-            barrier_arrive(empty);
+            more = turn_over(w, rows, s, o, weights);
+            barrier_arrive(&state().work_empty[(buffer.word - 1) % WORKS]);
         }
     }
 };
 
 template <class S> __device__ __forceinline__ void init_barriers(prefill_state &state) {
     constexpr int warps = S::consumers / 32, widening = S::fp8 ? WIDENING_WARPS : 0;
-    for (int i = 0; i < S::slots; i++) {
-        barrier_init(&state.full[i], S::fp8 ? widening : 1);
-        barrier_init(&state.raw[i], 1);
-        barrier_init(&state.empty[i], warps);
+    for (int i = 0; i < S::key_slots; i++) {
+        barrier_init(&state.keys_full[i], 1);
+        barrier_init(&state.keys_empty[i], warps);
     }
+    for (int i = 0; i < S::value_slots; i++) {
+        barrier_init(&state.raw[i], 1);
+        barrier_init(&state.values_full[i], S::fp8 ? widening : 1);
+        barrier_init(&state.values_empty[i], warps);
+    }
+    barrier_init(&state.wanted, 1);
     // Once a work: every lane arrives for itself, which racecheck can follow.
     for (int i = 0; i < WORKS; i++) {
         barrier_init(&state.work_full[i], 1);
-        barrier_init(&state.work_empty[i], (warps + widening + QUERY_WARPS) * 32);
+        barrier_init(&state.work_empty[i], (warps + widening + QUERY_WARPS + 1) * 32);
     }
     for (int i = 0; i < 2; i++) {
-        barrier_init(&state.queries_full[i], QUERY_WARPS * 32);
+        barrier_init(&state.queries_full[i], S::query_warps * 32);
         barrier_init(&state.queries_empty[i], warps * 32);
     }
     barrier_init_fence();
@@ -289,28 +304,29 @@ template <class S> __device__ __forceinline__ void init_barriers(prefill_state &
 
 template <class S> __device__ __forceinline__ void prefill(const rdk_attn_prefill_sm90a_args &args) {
     extern __shared__ unsigned char shared[];
-    unsigned char *ring = shared + (1024 - smem_address(shared) % 1024) % 1024, *queries = ring + S::slots * S::slot_bytes;
-    prefill_state &state = *reinterpret_cast<prefill_state *>(queries + S::query_buffers * S::query_bytes);
+    const block_memory<S> memory = {shared + (1024 - smem_address(shared) % 1024) % 1024};
     if (threadIdx.x == 0) {
         prefetch_map(args.k_map);
         prefetch_map(args.v_map);
-        init_barriers<S>(state);
+        init_barriers<S>(memory.state());
     }
     __syncthreads();
     wait_dependencies();
     if (threadIdx.x < 128) {
         registers_give<S::load_registers>();
         if (threadIdx.x < 32)
-            load_all<S>(args, state, ring);
+            load_all<S>(args, memory);
+        else if (threadIdx.x < 64)
+            find_all<S>(args, memory);
         else
-            bring_queries<S>(args, state, queries);
+            bring_all_queries<S>(args, memory);
     } else if (S::fp8 && threadIdx.x < 256) {
         registers_give<S::widen_registers>();
-        widen_all<S>(state, ring);
+        widen_all<S>(args, memory);
     } else {
         registers_take<S::take_registers>();
         int32_t group = __shfl_sync(0xffffffffu, (threadIdx.x - S::first_consumer) / 128, 0);
-        consumer<S>{args, state, ring, queries, group, 0, {}, {}, 0}.run();
+        consumer<S>{args, memory, group, {}, {}, {}, 0}.run();
     }
 }
 

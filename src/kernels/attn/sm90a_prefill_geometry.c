@@ -160,7 +160,7 @@ int32_t rdi_attn_prefill_sm90a_geometry(const void *args, void *ws, const rd_dev
     rdi_launch *main = &out[launches++];
     rdi_launch_fill(main, prefill_kernel(dims, fp8), grid, (uint32_t)rdk_prefill_threads(fp8), &kernel,
                     sizeof kernel);
-    main->shared_bytes = (uint32_t)rdk_prefill_shared_bytes(dims);
+    main->shared_bytes = (uint32_t)rdk_prefill_shared_bytes(dims, fp8);
     main->dependent = true;
     main->map_count = 2;
     main->map[0] = map_of(a, &k, offsetof(rdk_attn_prefill_sm90a_args, k_map), kernel.box_rows);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // 16-bit warpgroup products (PTX ISA, wgmma): 64 rows times N columns, 16 deep, f32 sums. `both`: A and B from shared memory, both
-// K-major under the 128-byte swizzle, for scores. `weights`: A from registers, B as it lies in the cache (its rows are the
+// K-major under the 128-byte swizzle, for scores; `codes`: the same in e4m3, 32 deep. `weights`: A from registers, B as it lies in the cache (its rows are the
 // depth, "transposed"), for the sums of values.
 #ifndef RDK_SM90A_PREFILL_WGMMA_CUH
 #define RDK_SM90A_PREFILL_WGMMA_CUH
@@ -43,6 +43,12 @@ template <bool F16, int N> struct wgmma16;
                  "}, a, b, p, 1, 1, 0, 0;\n\t}"                                                                                  \
                  : D##count_                                                                                                     \
                  : "r"(a), "r"(b), "r"(accumulate))
+#define CODES(n_, count_, a_, b_, p_, high_)                                                                                      \
+    asm volatile("{\n\t.reg .pred p;\n\t.reg .b64 a, b;\n\tsetp.ne.b32 p, %" #p_ ", 0;\n\t"                                      \
+                 "mov.b64 a, {%" #a_ ", 0x40000040};\n\tmov.b64 b, {%" #b_ ", " high_ "};\n\t"                                   \
+                 "wgmma.mma_async.sync.aligned.m64n" #n_ "k32.f32.e4m3.e4m3 {" NAMES##count_ "}, a, b, p, 1, 1;\n\t}"            \
+                 : D##count_                                                                                                     \
+                 : "r"(a), "r"(b), "r"(accumulate))
 #define WEIGHTS(type_, n_, count_, a0_, a1_, a2_, a3_, b_, p_)                                                                   \
     asm volatile("{\n\t.reg .pred p;\n\t.reg .b64 b;\n\tsetp.ne.b32 p, %" #p_ ", 0;\n\t"                                         \
                  "mov.b64 b, {%" #b_ ", 0x40000040};\n\t"                                                                        \
@@ -57,6 +63,13 @@ template <bool F16, int N> struct wgmma16;
                 BOTH("f16", n_, count_, o0_, o1_, o2_);                                                                          \
             else                                                                                                                 \
                 BOTH("bf16", n_, count_, o0_, o1_, o2_);                                                                         \
+        }                                                                                                                        \
+        /* NARROW: rows of b have 64 bytes and that swizzle. */                                                                  \
+        template <bool NARROW> static __device__ __forceinline__ void codes(float(&d)[count_], uint32_t a, uint32_t b, int accumulate) { \
+            if constexpr (NARROW)                                                                                                \
+                CODES(n_, count_, o0_, o1_, o2_, "0x80000020");                                                                  \
+            else                                                                                                                 \
+                CODES(n_, count_, o0_, o1_, o2_, "0x40000040");                                                                  \
         }                                                                                                                        \
         static __device__ __forceinline__ void weights(float(&d)[count_], const uint32_t *a, uint32_t b, int accumulate) {       \
             if constexpr (F16)                                                                                                   \
