@@ -77,7 +77,7 @@ static void test_launch(void **state) {
     rdi_launch out[RDI_MAX_LAUNCHES];
     rdi_attn_args a = call(256, 24, 4, RD_DTYPE_BF16);
     uint32_t counter;
-    assert_int_equal(rdi_attn_prefill_sm90a_ws(&a, 132), sizeof counter);
+    assert_int_equal(rdi_attn_prefill_sm90a_ws(&a, 132), 256); // the counter alone
     assert_int_equal(rdi_attn_prefill_sm90a_geometry(&a, &counter, &h200, out), 2);
     assert_string_equal(out[0].kernel,
                         "rdk_attn_prefill_sm90a_begin"); // 1540 units: the counter starts at zero
@@ -94,7 +94,7 @@ static void test_launch(void **state) {
     assert_int_equal(args.box_rows * args.boxes, rdk_prefill_keys(256));
     assert_int_equal(64 % args.box_rows, 0);  // a box lies in one block
     assert_int_equal(args.heads_together, 1); // 32 K keys x 256 x 2 x 2 bytes are 32 MB
-    a.max_kv_len = 8192;
+    a.max_kv_len = 1024;
     a.tokens = 100; // 600 rows: five tiles of each KV head
     assert_int_equal(rdi_attn_prefill_sm90a_geometry(&a, &counter, &h200, out), 1);
     assert_int_equal(out->grid[0], 20); // one a block at the most: no counter
@@ -102,6 +102,7 @@ static void test_launch(void **state) {
     assert_int_equal(args_of(out).heads_together, 4);
     a = call(512, 8, 8, RD_DTYPE_E4M3);
     a.tokens = 64;
+    a.max_kv_len = 1000;
     assert_int_equal(rdi_attn_prefill_sm90a_geometry(&a, &counter, &h200, out), 1);
     assert_int_equal(out->grid[0], 16);
     assert_int_equal(out->block[0], 512);
@@ -111,11 +112,50 @@ static void test_launch(void **state) {
         assert_int_equal((uint64_t)(2 * row) * args_of(out).group_magic >> 32, row);
 }
 
+// A short chunk over many keys: every chunk of keys of every row tile is a unit, and their results meet in one more launch.
+static void test_cut(void **state) {
+    (void)state;
+    rdi_launch out[RDI_MAX_LAUNCHES];
+    rdi_attn_args a = call(128, 32, 8, RD_DTYPE_E4M3);
+    unsigned char ws[256];
+    a.tokens =
+        64; // 256 rows of each KV head: two tiles, and one more that 64 tokens of one sequence cannot fill
+    a.max_q_len = 64;
+    assert_int_equal(rdi_attn_prefill_sm90a_geometry(&a, ws, &h200, out), 3);
+    rdk_attn_prefill_sm90a_args args = args_of(&out[1]);
+    assert_int_equal(args.chunk_keys, 2048); // 24 units: 22 parts are four rounds of 132
+    assert_int_equal(args.chunks, 16);
+    assert_int_equal(out[1].grid[0], 132);
+    assert_int_equal(args.taken, (uint64_t)(uintptr_t)ws);
+    assert_int_equal(args.sums, (uint64_t)(uintptr_t)ws + 256);
+    int64_t parts = 8 * 16 * 256; // KV heads, chunks, rows
+    assert_int_equal(args.tops, args.sums + parts * 128 * 4);
+    assert_int_equal(rdi_attn_prefill_sm90a_ws(&a, 132), 256 + parts * 130 * 4);
+    assert_string_equal(out[2].kernel, "rdk_attn_prefill_sm90a_merge");
+    assert_int_equal(out[2].grid[0], 64);
+    assert_int_equal(out[2].grid[1], 8);
+    a.max_kv_len = 1000; // nothing to cut
+    assert_int_equal(rdi_attn_prefill_sm90a_geometry(&a, ws, &h200, out), 1);
+    assert_int_equal(args_of(out).chunks, 1);
+    a.max_kv_len = 0; // the block table's 32768 keys bound it
+    assert_int_equal(rdi_attn_prefill_sm90a_geometry(&a, ws, &h200, out), 3);
+    assert_int_equal(args_of(out).chunks, 16);
+    a.tokens = 1; // never more than a lane can add up
+    a.max_blocks = 1 << 14;
+    assert_int_equal(rdi_attn_prefill_sm90a_geometry(&a, ws, &h200, out), 3);
+    assert_int_equal(args_of(out).chunks, 32);
+    assert_int_equal(args_of(out).chunk_keys, 32768);
+    static const int dims[] = {64, 128, 256, 512};
+    for (int i = 0; i < 4; i++) // a chunk is whole tiles
+        assert_int_equal(RDK_PREFILL_CHUNK_KEYS_MIN % rdk_prefill_keys(dims[i]), 0);
+}
+
 static void test_maps(void **state) {
     (void)state;
     rdi_launch out[RDI_MAX_LAUNCHES];
     rdi_attn_args a = call(256, 24, 4, RD_DTYPE_BF16);
     a.tokens = 8;
+    a.max_kv_len = 1024;
     a.v_stride_block *= 2; // K and V of a block side by side
     assert_int_equal(rdi_attn_prefill_sm90a_geometry(&a, NULL, &h200, out), 1);
     assert_int_equal(out->map_count, 2);
@@ -136,6 +176,7 @@ static void test_maps(void **state) {
     assert_int_equal(args_of(out).v_block_rows, 128);
     a = call(64, 8, 1, RD_DTYPE_E4M3);
     a.tokens = 8;
+    a.max_kv_len = 1024;
     a.k_stride_head = 7; // of the only head: not used
     a.block_tokens = 48;
     assert_int_equal(rdi_attn_prefill_sm90a_geometry(&a, NULL, &h200, out), 1);
@@ -183,13 +224,13 @@ static void test_no_spills(void **state) {
                 fail_msg("%s spills %d bytes", object->kernels[k].symbol, object->kernels[k].spills);
     }
     if (!seen) skip(); // built without nvcc
-    assert_int_equal(seen, 9);
+    assert_int_equal(seen, 10);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shapes),   cmocka_unit_test(test_launch),    cmocka_unit_test(test_maps),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_no_spills),
+        cmocka_unit_test(test_shapes), cmocka_unit_test(test_launch),   cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_maps),   cmocka_unit_test(test_refusals), cmocka_unit_test(test_no_spills),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,7 +37,7 @@ __device__ __forceinline__ row_pair start_rows(const rdk_attn_prefill_sm90a_args
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         row_place at = place_of(args, base, row + 8 * r);
-        float sink = args.sinks && w.row + row + 8 * r < w.rows ? args.sinks[at.head] * LOG2E : -INFINITY;
+        float sink = args.sinks && args.chunks == 1 && w.row + row + 8 * r < w.rows ? args.sinks[at.head] * LOG2E : -INFINITY;
         float scale = args.scale * k_scale * (S::fp8 ? factor[row + 8 * r] : 1.0f);
         p.top[r] = sink;
         p.weight[r] = 0.0f;
@@ -214,17 +214,24 @@ template <class S> struct consumer {
             pack_weights<S::fp8, S::keys>(s, weights);
         }
     }
-    // What the sums of a lane's two rows are to be multiplied by.
-    __device__ __forceinline__ void invert_weights(const prefill_work &w, const row_pair &rows, float (&factor)[2]) {
+    // What the sums of a lane's two rows are to be multiplied by. Where keys are cut the merge does that.
+    __device__ __forceinline__ void close_rows(const prefill_work &w, const row_pair &rows, float (&factor)[2]) {
         float v_scale = S::fp8 && args.v_scale ? args.v_scale[w.kv_head] : 1.0f;
         row_base base = base_of(args, w);
         int32_t row = first_row();
 #pragma unroll
         for (int r = 0; r < 2; r++) {
+            bool mine = w.row + row + 8 * r < w.rows;
             float sum = rows.weight[r];
             sum += __shfl_xor_sync(0xffffffffu, sum, 1);
             sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-            if (args.sinks && w.row + row + 8 * r < w.rows) {
+            if (args.chunks > 1) {
+                if (mine && threadIdx.x % 4 == 0)
+                    *reinterpret_cast<float2 *>(args.tops + part_of(args, w, row + 8 * r) * 2) = make_float2(rows.top[r], sum);
+                factor[r] = 1.0f;
+                continue;
+            }
+            if (args.sinks && mine) {
                 float sink = args.sinks[place_of(args, base, row + 8 * r).head] * LOG2E;
                 sum += sink == -INFINITY ? 0.0f : power_of_two(sink - rows.top[r]);
             }
@@ -240,7 +247,7 @@ template <class S> struct consumer {
         if (!S::fp8 && end > w.kv_len) clear_values<S>(memory.values(value.at()), w.kv_len - end + S::keys, thread());
         wgmma_fence();
         start_values<S>(o, weights, at, 1);
-        invert_weights(w, rows, factor);
+        close_rows(w, rows, factor);
         buffer.next();
         const prefill_work &next = wait_work(state(), {buffer.word});
         bool more = next.seq >= 0;
@@ -334,6 +341,50 @@ template <class S> __device__ __forceinline__ void prefill(const rdk_attn_prefil
 extern "C" __global__ void rdk_attn_prefill_sm90a_begin(const __grid_constant__ rdk_attn_prefill_sm90a_args args) {
     wait_dependencies();
     if (threadIdx.x == 0) *args.taken = 0;
+}
+
+// The partial results of a row, a warp: a lane has a chunk's largest logit and weight, then each lane some dims of all chunks. Which
+// chunks a row has follows from the keys that it sees.
+extern "C" __global__ void __launch_bounds__(RDK_PREFILL_MERGE_THREADS)
+    rdk_attn_prefill_sm90a_merge(const __grid_constant__ rdk_attn_prefill_sm90a_args args) {
+    int32_t lane = threadIdx.x % 32, row = blockIdx.x * (RDK_PREFILL_MERGE_THREADS / 32) + threadIdx.x / 32, kv_head = blockIdx.y;
+    int32_t token = row / args.group, head = kv_head * args.group + row - token * args.group;
+    wait_dependencies();
+    int32_t seq = 0;
+    for (uint32_t later = 0; !later && seq < args.seqs; seq += later ? __ffs((int)later) - 1 : 32)
+        later = __ballot_sync(0xffffffffu, seq + lane < args.seqs && token < __ldcg(args.q_starts + seq + lane + 1));
+    if (seq >= args.seqs) return;
+    int32_t last = min(__ldcg(args.kv_lens + seq), args.max_keys) - __ldcg(args.q_starts + seq + 1) + token; // key
+    int32_t first = args.window > 0 ? max(last - args.window + 1, 0) : 0;
+    bool mine = last >= 0 && lane >= first / args.chunk_keys && lane <= last / args.chunk_keys;
+    int64_t rows = (int64_t)args.tokens * args.group, part = (int64_t)kv_head * args.chunks * rows + row;
+    float2 state = make_float2(-INFINITY, 0.0f);
+    if (mine) state = __ldcg(reinterpret_cast<const float2 *>(args.tops) + part + lane * rows);
+    float sink = args.sinks ? args.sinks[head] * LOG2E : -INFINITY, top = fmaxf(state.x, sink);
+#pragma unroll
+    for (int step = 16; step; step /= 2) top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, step));
+    if (top == -INFINITY) top = 0.0f;
+    float keep = power_of_two(state.x - top), weight = state.y * keep;
+#pragma unroll
+    for (int step = 16; step; step /= 2) weight += __shfl_xor_sync(0xffffffffu, weight, step);
+    weight += power_of_two(sink - top);
+    float factor = weight == 0.0f ? 0.0f : __fdividef(args.v_scale ? args.v_scale[kv_head] : 1.0f, weight);
+    uint32_t chunks = __ballot_sync(0xffffffffu, mine);
+    int64_t to = (int64_t)token * args.out_stride_token + (int64_t)head * args.out_stride_head;
+    for (int32_t d = lane * 2; d < args.head_dim; d += 64) {
+        float2 sum = make_float2(0.0f, 0.0f);
+        for (uint32_t left = chunks; left; left &= left - 1) {
+            int32_t c = __ffs((int)left) - 1;
+            float2 its = __ldcg(reinterpret_cast<const float2 *>(args.sums + (part + c * rows) * args.head_dim + d));
+            float by = __shfl_sync(0xffffffffu, keep, c);
+            sum.x = fmaf(its.x, by, sum.x);
+            sum.y = fmaf(its.y, by, sum.y);
+        }
+        if (args.out_type == RDK_F32)
+            *reinterpret_cast<float2 *>(static_cast<float *>(args.out) + to + d) = make_float2(sum.x * factor, sum.y * factor);
+        else
+            *reinterpret_cast<uint32_t *>(static_cast<__nv_bfloat16 *>(args.out) + to + d) = pack_bf16(sum.x * factor, sum.y * factor);
+    }
 }
 
 #define PREFILL_KERNEL(name_, dims_, fp8_)                                                                                       \

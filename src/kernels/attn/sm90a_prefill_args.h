@@ -7,7 +7,7 @@
 
 // A block holds two groups of four warps, 64 query rows each (head 512: the same 64 rows, 256 output dims each), beside the
 // warp that loads and, for e4m3, four that widen values. Keys come in tiles; K and V have rings of their own.
-enum { RDK_PREFILL_SLOTS_MAX = 8, RDK_PREFILL_STATE_BYTES = 1664 };
+enum { RDK_PREFILL_SLOTS_MAX = 8, RDK_PREFILL_STATE_BYTES = 1664, RDK_PREFILL_MERGE_THREADS = 128 };
 RDK_HOST_DEVICE int rdk_prefill_rows(int dims) {
     return dims == 512 ? 64 : 128;
 }
@@ -39,6 +39,10 @@ RDK_HOST_DEVICE int rdk_prefill_shared_bytes(int dims, int fp8) {
     return rdk_prefill_tile_bytes(dims, fp8) + 1024 + RDK_PREFILL_STATE_BYTES;
 }
 
+// A call of fewer row tiles than multiprocessors over many keys is cut along them too, at multiples of chunk_keys: every row tile and
+// chunk is a unit, and another launch adds up the partial results of a row, a lane of a warp each.
+enum { RDK_PREFILL_CHUNKS_MAX = 32, RDK_PREFILL_CHUNK_KEYS_MIN = 1024 };
+
 // Row `r` of a sequence is query token r / group and head r % group of the KV head: heads that share keys share a tile.
 typedef struct rdk_attn_prefill_sm90a_args {
     // [dims, kv_heads, rows of all blocks]; box: 128 bytes (head 64 in e4m3: 64) x 1 x box_rows
@@ -52,9 +56,13 @@ typedef struct rdk_attn_prefill_sm90a_args {
     RDK_PTR(const int32_t) q_starts;
     RDK_PTR(const float) sinks; // NULL = none
     RDK_PTR(void) out;
+    RDK_PTR(float)
+    sums; // chunks > 1: [kv_heads, chunks, packed rows of the call, dims], not divided by their weight
+    RDK_PTR(float) tops;     // [kv_heads, chunks, packed rows, 2]: largest logit (base 2), weight
     RDK_PTR(uint32_t) taken; // units beyond one a block that blocks have taken; NULL: there are none
     int64_t q_stride_token, q_stride_head, out_stride_token, out_stride_head, block_table_stride;
-    int32_t seqs, kv_heads, group;
+    int32_t seqs, tokens, kv_heads, group, head_dim;
+    int32_t chunks, chunk_keys;     // of a row tile's keys, each a unit of its own; 1: keys are not cut
     uint32_t group_magic;           // x / group = mulhi(2 x, magic) for x < 2^15
     int32_t heads_together;         // KV heads whose keys and values fit the second-level cache side by side
     int32_t block_tokens, max_keys; // of a cache block; of a block table row

@@ -30,7 +30,7 @@ template <int DIMS, bool FP8_> struct prefill_shape {
 
 struct prefill_work {
     int32_t seq, kv_head, row, rows; // first packed row of the block; rows of the sequence
-    int32_t token;                   // of the sequence, that the first row belongs to
+    int32_t token, chunk;            // of the sequence, that the first row belongs to; of keys
     int32_t q_begin, q_len, kv_len;
     int32_t first_key, tile, tiles; // earliest key that a row sees; tiles of keys
 };
@@ -98,7 +98,7 @@ struct work_finder {
                 begin = __ldcg(args.q_starts + mine);
                 q_len = __ldcg(args.q_starts + mine + 1) - begin;
             }
-            int32_t tiles = (q_len * args.group + S::rows - 1) / S::rows, sum = tiles * args.kv_heads;
+            int32_t tiles = (q_len * args.group + S::rows - 1) / S::rows, sum = tiles * args.kv_heads * args.chunks;
 #pragma unroll
             for (int step = 1; step < 32; step *= 2) {
                 int32_t below = __shfl_up_sync(0xffffffffu, sum, step);
@@ -111,7 +111,7 @@ struct work_finder {
                 w.q_begin = __shfl_sync(0xffffffffu, begin, at);
                 w.q_len = __shfl_sync(0xffffffffu, q_len, at);
                 tiles = __shfl_sync(0xffffffffu, tiles, at);
-                place<S>(args, w, unit - before - __shfl_sync(0xffffffffu, sum, at) + tiles * args.kv_heads, tiles);
+                place<S>(args, w, unit - before - __shfl_sync(0xffffffffu, sum, at) + tiles * args.kv_heads * args.chunks, tiles);
                 return;
             }
             before += __shfl_sync(0xffffffffu, sum, 31);
@@ -120,7 +120,8 @@ struct work_finder {
     }
     template <class S>
     static __device__ __forceinline__ void place(const rdk_attn_prefill_sm90a_args &args, prefill_work &w, int32_t unit, int32_t tiles) {
-        uint32_t together = args.heads_together, at = unit, span = tiles * together, group = args.group;
+        uint32_t together = args.heads_together, at = (uint32_t)unit / args.chunks, span = tiles * together, group = args.group;
+        w.chunk = unit - at * args.chunks;
         int32_t heads = at / span * together;
         at %= span;
         uint32_t down = at / together; // row tiles from the last
@@ -133,7 +134,13 @@ struct work_finder {
         w.first_key = args.window > 0 ? max(before + w.token - args.window + 1, 0) : 0;
         w.tile = (uint32_t)w.first_key / S::keys;
         // Rows that see no key have a tile of which nothing is read and all is hidden.
-        w.tiles = max((before + last + S::keys) / S::keys - w.tile, 1);
+        int32_t end = max((before + last + S::keys) / S::keys, w.tile + 1);
+        if (args.chunks > 1) { // may leave none
+            int32_t tiles_each = args.chunk_keys / S::keys;
+            w.tile = max(w.tile, w.chunk * tiles_each);
+            end = min(end, (w.chunk + 1) * tiles_each);
+        }
+        w.tiles = end - w.tile;
     }
 };
 
@@ -176,7 +183,10 @@ __device__ __forceinline__ void find_all(const rdk_attn_prefill_sm90a_args &args
     ring_place<1> wanted;
     for (work_place post;; post.next(), wanted.next()) {
         prefill_work found;
-        finder.next<S>(args, found);
+        for (;; finder.take(args)) {
+            finder.next<S>(args, found);
+            if (found.seq < 0 || found.tiles > 0) break;
+        }
         barrier_wait(&state.work_empty[post.at()], post.parity() ^ 1);
         if (threadIdx.x % 32 == 0) {
             state.work[post.at()] = found;

@@ -229,7 +229,12 @@ __device__ __forceinline__ void turn_quad(uint32_t (&word)[4]) {
     }
 }
 
-// Sums of this lane's two rows, times their factors, to the output: 16 bytes a lane in bf16.
+// Where keys are cut: the place of the partial result of the block's row `row`.
+__device__ __forceinline__ int64_t part_of(const rdk_attn_prefill_sm90a_args &args, const prefill_work &w, int32_t row) {
+    return (int64_t)(w.kv_head * args.chunks + w.chunk) * args.tokens * args.group + (int64_t)w.q_begin * args.group + w.row + row;
+}
+
+// Sums of this lane's two rows, times their factors, to the output: 16 bytes a lane in bf16. Partial sums in f32.
 template <class S>
 __device__ __forceinline__ void store_rows(const rdk_attn_prefill_sm90a_args &args, const prefill_work &w, const row_base &base,
                                            int32_t row, int32_t first_dim, const float (&sum)[S::out_dims / 2], const float (&factor)[2]) {
@@ -239,8 +244,10 @@ __device__ __forceinline__ void store_rows(const rdk_attn_prefill_sm90a_args &ar
         row_place at = place_of(args, base, row + 8 * r);
         bool mine = w.row + row + 8 * r < w.rows;
         int64_t to = (int64_t)(w.q_begin + at.token) * args.out_stride_token + (int64_t)at.head * args.out_stride_head + first_dim;
-        if (args.out_type == RDK_F32) {
-            float *out = static_cast<float *>(args.out) + to + c * 2;
+        bool part = args.chunks > 1;
+        if (part) to = part_of(args, w, row + 8 * r) * S::dims + first_dim;
+        if (part || args.out_type == RDK_F32) {
+            float *out = (part ? args.sums : static_cast<float *>(args.out)) + to + c * 2;
 #pragma unroll
             for (int i = 2 * r; i < S::out_dims / 2; i += 4)
                 if (mine) *reinterpret_cast<float2 *>(out + i / 4 * 8) = make_float2(sum[i] * factor[r], sum[i + 1] * factor[r]);
