@@ -94,7 +94,7 @@ static void test_launch(void **state) {
     assert_int_equal(args.box_rows * args.boxes, rdk_prefill_keys(256));
     assert_int_equal(64 % args.box_rows, 0);  // a box lies in one block
     assert_int_equal(args.heads_together, 1); // 32 K keys x 256 x 2 x 2 bytes are 32 MB
-    a.max_kv_len = 1024;
+    a.max_kv_len = 512;
     a.tokens = 100; // 600 rows: five tiles of each KV head
     assert_int_equal(rdi_attn_prefill_sm90a_geometry(&a, &counter, &h200, out), 1);
     assert_int_equal(out->grid[0], 20); // one a block at the most: no counter
@@ -102,9 +102,9 @@ static void test_launch(void **state) {
     assert_int_equal(args_of(out).heads_together, 4);
     a = call(512, 8, 8, RD_DTYPE_E4M3);
     a.tokens = 64;
-    a.max_kv_len = 1000;
+    a.max_kv_len = 500;
     assert_int_equal(rdi_attn_prefill_sm90a_geometry(&a, &counter, &h200, out), 1);
-    assert_int_equal(out->grid[0], 16);
+    assert_int_equal(out->grid[0], 8); // 64 rows are one tile
     assert_int_equal(out->block[0], 512);
     assert_string_equal(out->kernel, "rdk_attn_prefill_sm90a_fp8_d512");
     assert_int_equal(args_of(out).group, 1);
@@ -123,25 +123,32 @@ static void test_cut(void **state) {
     a.max_q_len = 64;
     assert_int_equal(rdi_attn_prefill_sm90a_geometry(&a, ws, &h200, out), 3);
     rdk_attn_prefill_sm90a_args args = args_of(&out[1]);
-    assert_int_equal(args.chunk_keys, 2048); // 24 units: 22 parts are four rounds of 132
-    assert_int_equal(args.chunks, 16);
-    assert_int_equal(out[1].grid[0], 132);
+    assert_int_equal(args.chunk_keys,
+                     4096); // of 32768: eight parts of 16 units fill 132 multiprocessors once
+    assert_int_equal(args.chunks, 8);
+    assert_int_equal(out[1].grid[0], 128);
     assert_int_equal(args.taken, (uint64_t)(uintptr_t)ws);
     assert_int_equal(args.sums, (uint64_t)(uintptr_t)ws + 256);
-    int64_t parts = 8 * 16 * 256; // KV heads, chunks, rows
+    int64_t parts = 8 * 8 * 256; // KV heads, chunks, rows
     assert_int_equal(args.tops, args.sums + parts * 128 * 4);
     assert_int_equal(rdi_attn_prefill_sm90a_ws(&a, 132), 256 + parts * 130 * 4);
     assert_string_equal(out[2].kernel, "rdk_attn_prefill_sm90a_merge");
     assert_int_equal(out[2].grid[0], 64);
     assert_int_equal(out[2].grid[1], 8);
-    a.max_kv_len = 1000; // nothing to cut
+    a.max_kv_len = 500; // nothing to cut
     assert_int_equal(rdi_attn_prefill_sm90a_geometry(&a, ws, &h200, out), 1);
     assert_int_equal(args_of(out).chunks, 1);
     a.max_kv_len = 0; // the block table's 32768 keys bound it
     assert_int_equal(rdi_attn_prefill_sm90a_geometry(&a, ws, &h200, out), 3);
-    assert_int_equal(args_of(out).chunks, 16);
-    a.tokens = 1; // never more than a lane can add up
+    assert_int_equal(args_of(out).chunks, 8);
+    a.seqs = 2; // 64 tokens of two sequences may take three tiles
+    assert_int_equal(rdi_attn_prefill_sm90a_geometry(&a, ws, &h200, out), 3);
+    assert_int_equal(args_of(out).chunk_keys, 6656); // a fifth of 32768, in 512s
+    assert_int_equal(args_of(out).chunks, 5);
+    a = call(128, 32, 1, RD_DTYPE_E4M3);
+    a.tokens = 1; // never more parts than a warp has lanes
     a.max_blocks = 1 << 14;
+    a.max_kv_len = 0;
     assert_int_equal(rdi_attn_prefill_sm90a_geometry(&a, ws, &h200, out), 3);
     assert_int_equal(args_of(out).chunks, 32);
     assert_int_equal(args_of(out).chunk_keys, 32768);
@@ -155,7 +162,7 @@ static void test_maps(void **state) {
     rdi_launch out[RDI_MAX_LAUNCHES];
     rdi_attn_args a = call(256, 24, 4, RD_DTYPE_BF16);
     a.tokens = 8;
-    a.max_kv_len = 1024;
+    a.max_kv_len = 512;
     a.v_stride_block *= 2; // K and V of a block side by side
     assert_int_equal(rdi_attn_prefill_sm90a_geometry(&a, NULL, &h200, out), 1);
     assert_int_equal(out->map_count, 2);
@@ -176,7 +183,7 @@ static void test_maps(void **state) {
     assert_int_equal(args_of(out).v_block_rows, 128);
     a = call(64, 8, 1, RD_DTYPE_E4M3);
     a.tokens = 8;
-    a.max_kv_len = 1024;
+    a.max_kv_len = 512;
     a.k_stride_head = 7; // of the only head: not used
     a.block_tokens = 48;
     assert_int_equal(rdi_attn_prefill_sm90a_geometry(&a, NULL, &h200, out), 1);

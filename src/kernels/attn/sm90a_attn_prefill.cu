@@ -300,7 +300,7 @@ template <class S> __device__ __forceinline__ void init_barriers(prefill_state &
     // Once a work: every lane arrives for itself, which racecheck can follow.
     for (int i = 0; i < WORKS; i++) {
         barrier_init(&state.work_full[i], 1);
-        barrier_init(&state.work_empty[i], (warps + widening + QUERY_WARPS + 1) * 32);
+        barrier_init(&state.work_empty[i], (warps + widening + QUERY_WARPS) * 32);
     }
     for (int i = 0; i < 2; i++) {
         barrier_init(&state.queries_full[i], S::query_warps * 32);

@@ -140,14 +140,12 @@ typedef struct prefill_cut {
 static prefill_cut cut_of(const rdi_attn_args *a, int32_t processors) {
     int64_t rows = a->tokens * (a->q_heads / a->kv_heads), bound = a->max_blocks * a->block_tokens;
     if (a->max_kv_len > 0 && a->max_kv_len < bound) bound = a->max_kv_len;
-    // Each sequence has at most one row tile that is not full.
-    prefill_cut cut = {.units = (rows / rdk_prefill_rows((int)a->head_dim) + a->seqs) * a->kv_heads,
-                       .rows = rows,
-                       .chunks = 1,
-                       .chunk_keys = RDK_PREFILL_CHUNK_KEYS_MIN};
-    if (cut.units > processors) return cut;
-    int64_t most = rdi_min(RDK_PREFILL_CHUNKS_MAX, 4 * (int64_t)processors / rdi_max(cut.units, 1));
-    while (bound > most * cut.chunk_keys) cut.chunk_keys *= 2;
+    // The most row tiles that so many rows of so many sequences can take.
+    int64_t each = rdk_prefill_rows((int)a->head_dim), tiles = (rows + (each - 1) * a->seqs) / each;
+    prefill_cut cut = {.units = tiles * a->kv_heads, .rows = rows, .chunks = 1};
+    int64_t most = rdi_min(RDK_PREFILL_CHUNKS_MAX, processors / rdi_max(cut.units, 1)); // one round of units
+    if (most < 2) return cut;
+    cut.chunk_keys = (int32_t)rdi_round_up(rdi_ceil_div(bound, most), RDK_PREFILL_CHUNK_KEYS_MIN);
     cut.chunks = (int32_t)rdi_max(1, rdi_ceil_div(bound, cut.chunk_keys));
     cut.units *= cut.chunks;
     return cut;

@@ -9,8 +9,8 @@
 
 #include <cuda_fp8.h>
 
-enum { WIDENING_WARPS = 4, QUERY_WARPS = 2, BARRIER_WIDENING = 6 };
-enum { TILES_AHEAD = 4 }; // of a work's last one the next work is looked for, so that its queries come in time
+enum { WIDENING_WARPS = 4, QUERY_WARPS = 3, BARRIER_WIDENING = 6 };
+enum { TILES_AHEAD = 12 }; // of a work's last one the next work is looked for, so that its queries come in time
 enum { WORKS = 4 }; // that a block knows at a time: one whose sums end, one that starts, one whose queries come
 
 template <int DIMS, bool FP8_> struct prefill_shape {
@@ -23,8 +23,8 @@ template <int DIMS, bool FP8_> struct prefill_shape {
     static constexpr bool splits_dims = DIMS == 512;    // the groups share their rows, not their output dims
     static constexpr int out_dims = splits_dims ? DIMS / groups : DIMS;
     static constexpr int query_buffers = rdk_prefill_query_buffers(DIMS), query_bytes = rows * DIMS * 2;
-    static constexpr int query_warps = QUERY_WARPS + (FP8_ && query_buffers == 1 ? WIDENING_WARPS : 0);
-    static constexpr int load_registers = FP8_ ? 48 : 56, widen_registers = 48, take_registers = FP8_ ? 208 : 224;
+    static constexpr int query_warps = QUERY_WARPS + (FP8_ && DIMS == 256 ? WIDENING_WARPS : 0);
+    static constexpr int load_registers = FP8_ && DIMS < 512 ? 48 : 56, widen_registers = 96 - load_registers, take_registers = FP8_ ? 208 : 224;
     static constexpr int first_consumer = FP8_ ? 256 : 128, product_dims = FP8_ && out_dims > 128 ? 128 : out_dims;
 };
 
@@ -173,29 +173,6 @@ __device__ __forceinline__ void load_tile(const rdk_attn_prefill_sm90a_args &arg
     if (lane < args.boxes)
         for (int chunk = 0; chunk < S::dims / width; chunk++)
             copy_box3(slot + chunk * S::keys * bytes + lane * args.box_rows * bytes, map, barrier, chunk * width, kv_head, row);
-}
-
-// One warp: each work is looked for when the loading warp is a few tiles from the end of the one before.
-template <class S>
-__device__ __forceinline__ void find_all(const rdk_attn_prefill_sm90a_args &args, const block_memory<S> memory) {
-    prefill_state &state = memory.state();
-    work_finder finder = {blockIdx.x};
-    ring_place<1> wanted;
-    for (work_place post;; post.next(), wanted.next()) {
-        prefill_work found;
-        for (;; finder.take(args)) {
-            finder.next<S>(args, found);
-            if (found.seq < 0 || found.tiles > 0) break;
-        }
-        barrier_wait(&state.work_empty[post.at()], post.parity() ^ 1);
-        if (threadIdx.x % 32 == 0) {
-            state.work[post.at()] = found;
-            barrier_arrive(&state.work_full[post.at()]);
-        }
-        if (found.seq < 0) return;
-        barrier_wait(&state.wanted, wanted.parity());
-        finder.take(args);
-    }
 }
 
 // One warp. Tiles come in the order of their use: the scores of a tile are started before the values of the one before it. Codes

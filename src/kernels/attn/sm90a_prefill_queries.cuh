@@ -40,7 +40,7 @@ template <class S> struct query_walk {
     static constexpr int pieces = S::dims / 8, lanes = pieces < 32 ? pieces : 32, each = pieces / lanes, high = 32 / lanes;
     static constexpr int step = S::query_warps * high; // rows
     uint32_t thread = kept(threadIdx.x); // what follows from it is not to stay in registers between works
-    __device__ __forceinline__ int32_t first_row() const { return (thread / 32 - 2) * high + thread % 32 / lanes; }
+    __device__ __forceinline__ int32_t first_row() const { return (thread / 32 - 1) * high + thread % 32 / lanes; }
     __device__ __forceinline__ int32_t lane() const { return thread % 32; }
     __device__ __forceinline__ int32_t piece(int j) const { return lane() % lanes + j * lanes; }
 };
@@ -56,7 +56,7 @@ template <class S>
 __device__ __forceinline__ void warm_queries(const rdk_attn_prefill_sm90a_args &args, const prefill_work &w, const row_base &base) {
     constexpr int every = 8; // lanes: 128 bytes of bf16
 #pragma unroll 1
-    for (int32_t row = threadIdx.x - 64; row < S::rows; row += S::query_warps * 32)
+    for (int32_t row = threadIdx.x - 32; row < S::rows; row += S::query_warps * 32)
         if (w.row + row < w.rows)
 #pragma unroll
             for (int piece = 0; piece < S::dims / 8; piece += every)
@@ -67,7 +67,7 @@ template <class S>
 __device__ __forceinline__ void copy_queries(const rdk_attn_prefill_sm90a_args &args, const prefill_work &w, const row_base &base,
                                              unsigned char *q) {
     const query_walk<S> walk;
-#pragma unroll S::query_buffers
+#pragma unroll S::fp8 ? 2 : 4
     for (int32_t row = walk.first_row(); row < S::rows; row += walk.step) {
         const __nv_bfloat16 *from = static_cast<const __nv_bfloat16 *>(args.q) + query_at(args, w, base, row, walk.piece(0));
         bool valid = w.row + row < w.rows;
@@ -183,6 +183,29 @@ __device__ __forceinline__ void bring_queries(const rdk_attn_prefill_sm90a_args 
     }
     fence_async();
     barrier_arrive(&state.queries_full[buffer.at()]);
+}
+// One warp finds work, each when the loading warp is a few tiles from the end of the one before, and brings queries with the others.
+template <class S>
+__device__ __forceinline__ void find_all(const rdk_attn_prefill_sm90a_args &args, const block_memory<S> memory) {
+    prefill_state &state = memory.state();
+    work_finder finder = {blockIdx.x};
+    for (work_place post;; post.next()) {
+        prefill_work found;
+        for (;; finder.take(args)) {
+            finder.next<S>(args, found);
+            if (found.seq < 0 || found.tiles > 0) break;
+        }
+        barrier_wait(&state.work_empty[post.at()], post.parity() ^ 1);
+        if (threadIdx.x % 32 == 0) {
+            state.work[post.at()] = found;
+            barrier_arrive(&state.work_full[post.at()]);
+        }
+        if (found.seq < 0) return;
+        __syncwarp();
+        bring_queries<S>(args, state.work[post.at()], memory, {post.word});
+        barrier_wait(&state.wanted, ring_place<1>{post.word}.parity());
+        finder.take(args);
+    }
 }
 template <class S>
 __device__ __forceinline__ void bring_all_queries(const rdk_attn_prefill_sm90a_args &args, const block_memory<S> memory) {
