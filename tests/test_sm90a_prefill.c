@@ -80,7 +80,7 @@ static void test_launch(void **state) {
     assert_int_equal(rdi_attn_prefill_sm90a_ws(&a, 132), 256); // the counter alone
     assert_int_equal(rdi_attn_prefill_sm90a_geometry(&a, &counter, &h200, out), 2);
     assert_string_equal(out[0].kernel,
-                        "rdk_attn_prefill_sm90a_begin"); // 1540 units: the counter starts at zero
+                        "rdk_attn_prefill_sm90a_begin"); // 1536 units: the counter starts at zero
     assert_int_equal(args_of(&out[0]).taken, (uint64_t)(uintptr_t)&counter);
     assert_string_equal(out[1].kernel, "rdk_attn_prefill_sm90a_bf16_d256");
     assert_int_equal(out[1].grid[0], 132);
