@@ -132,6 +132,15 @@ static void test_cut(void **state) {
     int64_t parts = 8 * 8 * 256; // KV heads, chunks, rows
     assert_int_equal(args.tops, args.sums + parts * 128 * 4);
     assert_int_equal(rdi_attn_prefill_sm90a_ws(&a, 132), 256 + parts * 130 * 4);
+    for (int64_t keys = 32768; keys > 512; keys -= 509) { // fewer keys never need more
+        a.max_kv_len = keys;
+        assert_int_equal(rdi_attn_prefill_sm90a_ws(&a, 132), 256 + parts * 130 * 4);
+        assert_true(rdi_attn_prefill_sm90a_geometry(&a, ws, &h200, out) >= 2);
+        args = args_of(&out[1]);
+        assert_true(args.chunks >= 1 && args.chunks <= 8);
+        assert_true((int64_t)args.chunks * args.chunk_keys >= keys);
+    }
+    a.max_kv_len = 32768;
     assert_string_equal(out[2].kernel, "rdk_attn_prefill_sm90a_merge");
     assert_int_equal(out[2].grid[0], 64);
     assert_int_equal(out[2].grid[1], 8);

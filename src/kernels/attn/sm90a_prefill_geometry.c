@@ -133,8 +133,8 @@ static rdk_attn_prefill_sm90a_args kernel_args(const rdi_attn_args *a, int32_t k
 
 // Units of a call, and how its keys are cut.
 typedef struct prefill_cut {
-    int64_t units, rows; // rows: packed, of one KV head
-    int32_t chunks, chunk_keys;
+    int64_t units, rows;              // rows: packed, of one KV head
+    int32_t most, chunks, chunk_keys; // most: chunks for any bound of keys
 } prefill_cut;
 
 static prefill_cut cut_of(const rdi_attn_args *a, int32_t processors) {
@@ -143,22 +143,26 @@ static prefill_cut cut_of(const rdi_attn_args *a, int32_t processors) {
     // The most row tiles that so many rows of so many sequences can take.
     int64_t each = rdk_prefill_rows((int)a->head_dim), tiles = (rows + (each - 1) * a->seqs) / each;
     prefill_cut cut = {.units = tiles * a->kv_heads, .rows = rows, .chunks = 1};
-    int64_t most = rdi_min(RDK_PREFILL_CHUNKS_MAX, processors / rdi_max(cut.units, 1)); // one round of units
-    if (most < 2) return cut;
-    cut.chunk_keys = (int32_t)rdi_round_up(rdi_ceil_div(bound, most), RDK_PREFILL_CHUNK_KEYS_MIN);
-    cut.chunks = (int32_t)rdi_max(1, rdi_ceil_div(bound, cut.chunk_keys));
+    cut.most = (int32_t)rdi_min(RDK_PREFILL_CHUNKS_MAX, processors / rdi_max(cut.units, 1)); // one round
+    if (cut.most < 2 || bound <= RDK_PREFILL_CHUNK_KEYS_MIN) {
+        cut.most = 0;
+        return cut;
+    }
+    cut.chunk_keys = (int32_t)rdi_round_up(rdi_ceil_div(bound, cut.most), RDK_PREFILL_CHUNK_KEYS_MIN);
+    cut.chunks = (int32_t)rdi_ceil_div(bound, cut.chunk_keys);
     cut.units *= cut.chunks;
     return cut;
 }
 
-enum { COUNTER_BYTES = 256 };
-static int64_t part_count(const rdi_attn_args *a, const prefill_cut *cut) {
-    return cut->chunks > 1 ? a->kv_heads * cut->chunks * cut->rows : 0;
+// Partial results of all chunks: a row's sums, largest logit and weight.
+static int64_t part_bytes(const rdi_attn_args *a, const prefill_cut *cut, int32_t chunks, int64_t floats) {
+    return a->kv_heads * chunks * cut->rows * floats * (int64_t)sizeof(float);
 }
+enum { COUNTER_BYTES = 256 };
 size_t rdi_attn_prefill_sm90a_ws(const void *args, int32_t units) {
     const rdi_attn_args *a = args;
-    prefill_cut cut = cut_of(a, units);
-    return COUNTER_BYTES + (size_t)part_count(a, &cut) * (size_t)(a->head_dim + 2) * sizeof(float);
+    prefill_cut cut = cut_of(a, units); // no less for fewer keys: callers ask for their longest context
+    return (size_t)(COUNTER_BYTES + part_bytes(a, &cut, cut.most, a->head_dim + 2));
 }
 
 int32_t rdi_attn_prefill_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
@@ -179,7 +183,7 @@ int32_t rdi_attn_prefill_sm90a_geometry(const void *args, void *ws, const rd_dev
     kernel.chunks = cut.chunks;
     kernel.chunk_keys = cut.chunk_keys;
     kernel.sums = RDK_ADDR(ws) + COUNTER_BYTES;
-    kernel.tops = kernel.sums + (uint64_t)part_count(a, &cut) * (uint64_t)a->head_dim * sizeof(float);
+    kernel.tops = kernel.sums + (uint64_t)part_bytes(a, &cut, cut.chunks, a->head_dim);
     const uint32_t grid[3] = {(uint32_t)rdi_max(1, rdi_min(cut.units, device->compute_units)), 1, 1},
                    one[3] = {1, 1, 1};
     if (cut.units > device->compute_units || cut.chunks > 1) { // blocks take what is left from a counter
