@@ -129,16 +129,18 @@ static void test_cut(void **state) {
     assert_int_equal(out[1].grid[0], 128);
     assert_int_equal(args.taken, (uint64_t)(uintptr_t)ws);
     assert_int_equal(args.sums, (uint64_t)(uintptr_t)ws + 256);
-    int64_t parts = 8 * 8 * 256; // KV heads, chunks, rows
-    assert_int_equal(args.tops, args.sums + parts * 128 * 4);
-    assert_int_equal(rdi_attn_prefill_sm90a_ws(&a, 132), 256 + parts * 130 * 4);
-    for (int64_t keys = 32768; keys > 512; keys -= 509) { // fewer keys never need more
+    int64_t rows = 8 * 256; // of all KV heads
+    assert_int_equal(args.tops, args.sums + rows * 8 * 128 * 4);
+    int64_t bytes = 256 + rows * 32 * 130 * 4; // room for the most chunks: fewer keys never need more
+    assert_int_equal(rdi_attn_prefill_sm90a_ws(&a, 132), bytes);
+    for (int64_t keys = 32768; keys > 512; keys -= 509) {
         a.max_kv_len = keys;
-        assert_int_equal(rdi_attn_prefill_sm90a_ws(&a, 132), 256 + parts * 130 * 4);
-        assert_true(rdi_attn_prefill_sm90a_geometry(&a, ws, &h200, out) >= 2);
+        assert_int_equal(rdi_attn_prefill_sm90a_ws(&a, 132), bytes);
+        assert_true(rdi_attn_prefill_sm90a_geometry(&a, ws, &h200, out) == 3);
         args = args_of(&out[1]);
-        assert_true(args.chunks >= 1 && args.chunks <= 8);
+        assert_true(args.chunks >= 2 && args.chunks <= 32);
         assert_true((int64_t)args.chunks * args.chunk_keys >= keys);
+        assert_true((int64_t)(args.chunks - 1) * args.chunk_keys < keys);
     }
     a.max_kv_len = 32768;
     assert_string_equal(out[2].kernel, "rdk_attn_prefill_sm90a_merge");
@@ -154,6 +156,10 @@ static void test_cut(void **state) {
     assert_int_equal(rdi_attn_prefill_sm90a_geometry(&a, ws, &h200, out), 3);
     assert_int_equal(args_of(out).chunk_keys, 6656); // a fifth of 32768, in 512s
     assert_int_equal(args_of(out).chunks, 5);
+    a.seqs = 1;
+    a.tokens = 512; // 128 units: nothing to gain
+    assert_int_equal(rdi_attn_prefill_sm90a_geometry(&a, ws, &h200, out), 1);
+    assert_int_equal(args_of(out).chunks, 1);
     a = call(128, 32, 1, RD_DTYPE_E4M3);
     a.tokens = 1; // never more parts than a warp has lanes
     a.max_blocks = 1 << 14;

@@ -39,8 +39,8 @@ RDK_HOST_DEVICE int rdk_prefill_shared_bytes(int dims, int fp8) {
     return rdk_prefill_tile_bytes(dims, fp8) + 1024 + RDK_PREFILL_STATE_BYTES;
 }
 
-// A call whose row tiles leave half of the multiprocessors idle is cut along its keys too, at multiples of chunk_keys: every row
-// tile and chunk is a unit, and another launch adds up the partial results of a row, a lane of a warp each.
+// A call whose row tiles leave multiprocessors idle may be cut along its keys too, at multiples of chunk_keys: every row tile and
+// chunk is a unit, and another launch adds up the partial results of a row, a lane of a warp each.
 enum { RDK_PREFILL_CHUNKS_MAX = 32, RDK_PREFILL_CHUNK_KEYS_MIN = 512 };
 
 // Row `r` of a sequence is query token r / group and head r % group of the KV head: heads that share keys share a tile.
