@@ -2,9 +2,11 @@
 // attn_prefill on Hopper: causal attention of query chunks over a paged cache, wgmma throughout.
 //
 // A block keeps 128 query rows (head 512: 64) in shared memory and walks the keys that they see, in tiles cut at absolute
-// positions. One warp copies tiles into a ring; two groups of four warps multiply. A group starts the scores of the next tile and
+// positions. One warp copies tiles into rings; two groups of four warps multiply. A group starts the scores of the next tile and
 // the values of this one together, and takes exponentials while the values' product runs. Weights go from registers straight
-// into that product. bf16 caches are multiplied in bf16; e4m3 caches are widened to f16, which holds every code exactly.
+// into that product. The first scores of the next row tile run beside the last values of this one and while it is written. bf16
+// caches are multiplied in bf16. Of an e4m3 cache keys are multiplied as they are, by queries in two e4m3 terms, and values are
+// widened to f16, which holds every code exactly.
 #include "kernels/attn/sm90a_prefill_queries.cuh"
 #include "kernels/attn/sm90a_prefill_wgmma.cuh"
 
@@ -110,7 +112,8 @@ __device__ __forceinline__ void start_scores(float (&s)[S::keys / 2], uint32_t q
     wgmma_commit();
 }
 template <class S>
-__device__ __forceinline__ void start_values(float (&o)[S::out_dims / 2], const uint32_t (&weights)[S::keys / 4], uint32_t v, int accumulate) {
+__device__ __forceinline__ void start_values(float (&o)[S::out_dims / 2], const uint32_t (&weights)[S::keys / 4], uint32_t v,
+                                             int accumulate) {
 #pragma unroll
     for (int step = 0; step < S::keys / 16; step++)
 #pragma unroll

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launch of attn_prefill on sm_90a: arguments of the op in, one launch out, no driver call. Lengths stay on the card: the grid
-// follows from the bounds of the call alone.
+// Launches of attn_prefill on sm_90a: arguments of the op in, one to three launches out, no driver call. Lengths stay on the card:
+// grids, and how keys are cut, follow from the bounds of the call alone.
 #include "kernels/attn/args.h"
 #include "kernels/attn/sm90a_prefill_args.h"
 #include "kernels/rows.h"

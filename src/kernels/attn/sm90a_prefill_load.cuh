@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who works on what in a prefill block, and the warps that bring keys and values: one warp finds the block's work, one starts the
-// tensor copies, tile by tile in the order in which the tiles are used; for e4m3 four more warps widen values to f16 in place.
+// What a prefill block's roles share: shapes, shared memory, rings and works; who finds a work; the warp that brings keys and
+// values, tile by tile in the order of their use; and how a tile of e4m3 values is widened to f16 in place.
 #ifndef RDK_SM90A_PREFILL_LOAD_CUH
 #define RDK_SM90A_PREFILL_LOAD_CUH
 
@@ -24,7 +24,8 @@ template <int DIMS, bool FP8_> struct prefill_shape {
     static constexpr int out_dims = splits_dims ? DIMS / groups : DIMS;
     static constexpr int query_buffers = rdk_prefill_query_buffers(DIMS), query_bytes = rows * DIMS * 2;
     static constexpr int query_warps = QUERY_WARPS + (FP8_ && DIMS == 256 ? WIDENING_WARPS : 0);
-    static constexpr int load_registers = FP8_ && DIMS < 512 ? 48 : 56, widen_registers = 96 - load_registers, take_registers = FP8_ ? 208 : 224;
+    static constexpr int load_registers = FP8_ && DIMS < 512 ? 48 : 56, widen_registers = 96 - load_registers;
+    static constexpr int take_registers = FP8_ ? 208 : 224;
     static constexpr int first_consumer = FP8_ ? 256 : 128, product_dims = FP8_ && out_dims > 128 ? 128 : out_dims;
 };
 

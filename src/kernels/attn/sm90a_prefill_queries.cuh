@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ends of a prefill block's work: queries into shared memory as the 16-bit rows that wgmma reads, and finished rows out.
+// What stands around a prefill block's products: the warps that find works, bring their queries into shared memory as wgmma reads
+// them, and widen values; and finished rows on their way out.
 #ifndef RDK_SM90A_PREFILL_QUERIES_CUH
 #define RDK_SM90A_PREFILL_QUERIES_CUH
 
@@ -73,8 +74,8 @@ __device__ __forceinline__ void copy_queries(const rdk_attn_prefill_sm90a_args &
         bool valid = w.row + row < w.rows;
 #pragma unroll
         for (int j = 0; j < walk.each; j++) // none is read of a row that is not there
-            copy_vector(q + query_byte<S>(row, walk.piece(j)), valid ? from + j * walk.lanes * 8 : static_cast<const __nv_bfloat16 *>(args.q),
-                        valid);
+            copy_vector(q + query_byte<S>(row, walk.piece(j)),
+                        valid ? from + j * walk.lanes * 8 : static_cast<const __nv_bfloat16 *>(args.q), valid);
     }
     asm volatile("cp.async.wait_all;" ::: "memory");
 }
