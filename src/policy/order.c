@@ -27,52 +27,37 @@ static rdi_order order_of_sm90a(const rdi_order_question *question) {
     if (route.chunk) return (rdi_order){"chunk", "sm90a_route rule 3", false};
     return route.step_us > 0 ? (rdi_order){"step", "sm90a_route rule 4", false} : (rdi_order){"", "", false};
 }
-                                               : (rdi_order){"", "", false};
-                                               }
 
-                                               rdi_order
-                                               rdi_order_decide(const rdi_order_question *question) {
-                                                   static const rdi_order by_kind[] = {
-                                                       [RDI_GEMM_GENERIC] = {"", "", false},
-                                                       [RDI_GEMM_SPLIT_K] = {"splitk", "gemm_route rule 2",
-                                                                             false},
-                                                       [RDI_GEMM_PRESHUFFLE] = {"preshuffle",
-                                                                                "gemm_route rule 1", true},
-                                                       [RDI_GEMM_REFUSED] = {"preshuffle",
-                                                                             "gemm_route rule 1", true},
-                                                   };
-                                                   if (sm90a_route_rules(question) &&
-                                                       question->interval >= 1 &&
-                                                       question->interval <= RDI_SM90A_STEP_ROWS)
-                                                       return order_of_sm90a(question);
-                                                   if (!gemm_route_rules(question->arch, question->op) ||
-                                                       question->interval < 1)
-                                                       return by_kind[RDI_GEMM_GENERIC];
-                                                   rdi_gemm_question gemm = {
-                                                       .gfx12 = true,
-                                                       .preshuffled = question->layout &&
-                                                                      !strcmp(question->layout, "shuffle16"),
-                                                       .m = question->interval};
-                                                   return by_kind[rdi_gemm_route_decide(&gemm).kind];
-                                               }
+rdi_order rdi_order_decide(const rdi_order_question *question) {
+    static const rdi_order by_kind[] = {
+        [RDI_GEMM_GENERIC] = {"", "", false},
+        [RDI_GEMM_SPLIT_K] = {"splitk", "gemm_route rule 2", false},
+        [RDI_GEMM_PRESHUFFLE] = {"preshuffle", "gemm_route rule 1", true},
+        [RDI_GEMM_REFUSED] = {"preshuffle", "gemm_route rule 1", true},
+    };
+    if (sm90a_route_rules(question) && question->interval >= 1 && question->interval <= RDI_SM90A_STEP_ROWS)
+        return order_of_sm90a(question);
+    if (!gemm_route_rules(question->arch, question->op) || question->interval < 1)
+        return by_kind[RDI_GEMM_GENERIC];
+    rdi_gemm_question gemm = {.gfx12 = true,
+                              .preshuffled = question->layout && !strcmp(question->layout, "shuffle16"),
+                              .m = question->interval};
+    return by_kind[rdi_gemm_route_decide(&gemm).kind];
+}
 
-                                               int32_t rdi_order_cuts(const rdi_order_question *question,
-                                                                      int64_t cuts[RDI_ORDER_CUTS]) {
-                                                   int32_t count = 0;
-                                                   if (gemm_route_rules(question->arch, question->op)) {
-                                                       cuts[count++] = RDI_SPLIT_K_MAX_M + 1;
-                                                       cuts[count++] = RDI_PRESHUFFLE_SMALL_M + 1;
-                                                   }
-                                                   if (!sm90a_route_rules(question)) return count;
-                                                   rdi_order_question at = *question;
-                                                   const char *before = "";
-                                                   for (at.interval = 1; at.interval <= RDI_SM90A_STEP_ROWS &&
-                                                                         count < RDI_ORDER_CUTS;
-                                                        at.interval++) {
-                                                       const char *trait = rdi_order_decide(&at).trait;
-                                                       if (strcmp(trait, before) != 0)
-                                                           cuts[count++] = at.interval;
-                                                       before = trait;
-                                                   }
-                                                   return count;
-                                               }
+int32_t rdi_order_cuts(const rdi_order_question *question, int64_t cuts[RDI_ORDER_CUTS]) {
+    int32_t count = 0;
+    if (gemm_route_rules(question->arch, question->op)) {
+        cuts[count++] = RDI_SPLIT_K_MAX_M + 1;
+        cuts[count++] = RDI_PRESHUFFLE_SMALL_M + 1;
+    }
+    if (!sm90a_route_rules(question)) return count;
+    rdi_order_question at = *question;
+    const char *before = "";
+    for (at.interval = 1; at.interval <= RDI_SM90A_STEP_ROWS && count < RDI_ORDER_CUTS; at.interval++) {
+        const char *trait = rdi_order_decide(&at).trait;
+        if (strcmp(trait, before) != 0) cuts[count++] = at.interval;
+        before = trait;
+    }
+    return count;
+}
