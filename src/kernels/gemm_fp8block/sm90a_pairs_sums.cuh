@@ -113,7 +113,8 @@ __device__ __forceinline__ void wait_flag(uint32_t *flag) {
 
 // The sums that others left of this tile take the place of weights and tokens in the ring.
 template <typename S, bool WEIGHTS>
-__device__ __forceinline__ void copy_left(const rdk_gemm_pairs_args &args, ring<S> &r, cursor<S::stages> &at, int32_t others, int32_t part) {
+__device__ __forceinline__ void copy_left(const rdk_gemm_pairs_args &args, ring<S> &r, cursor<S::stages> &at, int32_t others,
+                                          int32_t part) {
     using left = left_sums<S>;
     if (WEIGHTS && others) wait_dependencies(); // the flags of the call before are gone
 #pragma unroll 1
@@ -143,6 +144,17 @@ __device__ __forceinline__ void leave_sums(const rdk_gemm_pairs_args &args, ring
     for (int i = 0; i < S::sums / 4; i++)
         to[i * CONSUMER_WARPS * 32] = make_float4(sum[i * 4], sum[i * 4 + 1], sum[i * 4 + 2], sum[i * 4 + 3]);
     barrier_arrive(&r.left);
+}
+
+// Raises this block's flag once its groups have stored their sums; false where they have not yet and it shall not wait for them.
+template <typename S>
+__device__ __forceinline__ bool say_left(const rdk_gemm_pairs_args &args, ring<S> &r, int32_t part, bool wait) {
+    if (wait)
+        barrier_wait(&r.left, 0);
+    else if (!barrier_passed(&r.left, 0))
+        return false;
+    store_release(left_flag<S>(args, part), TAG);
+    return true;
 }
 
 // at: where a group stands in the ring.
