@@ -34,8 +34,7 @@ __device__ __forceinline__ float2 shared_f32x2(uint32_t at) {
 
 // ---- mbarriers --------------------------------------------------------------------------------------------------------
 __device__ __forceinline__ void barrier_init(uint64_t *barrier, uint32_t arrivals) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(smem_address(barrier)), "r"(arrivals)
-                 : "memory");
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(smem_address(barrier)), "r"(arrivals) : "memory");
 }
 // Makes initialised barriers visible to the copy engine.
 __device__ __forceinline__ void barrier_init_fence() {
@@ -48,8 +47,7 @@ __device__ __forceinline__ void barrier_arrive(uint64_t *barrier) {
     barrier_arrive(smem_address(barrier));
 }
 __device__ __forceinline__ void barrier_expect(uint64_t *barrier, uint32_t bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(smem_address(barrier)),
-                 "r"(bytes)
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(smem_address(barrier)), "r"(bytes)
                  : "memory");
 }
 __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) {
@@ -86,9 +84,7 @@ __device__ __forceinline__ void cluster_sync() {
 // Where a barrier of this block stands in block `rank` of the cluster.
 __device__ __forceinline__ uint32_t cluster_address(const uint64_t *barrier, uint32_t rank) {
     uint32_t address;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
-                 : "=r"(address)
-                 : "r"(smem_address(barrier)), "r"(rank));
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(smem_address(barrier)), "r"(rank));
     return address;
 }
 __device__ __forceinline__ void barrier_arrive_at(uint32_t cluster_address) {
@@ -99,19 +95,18 @@ __device__ __forceinline__ void barrier_arrive_at(uint32_t cluster_address) {
 // One box of a 2-d tensor map into shared memory; x counts along the row. The barrier's transaction count takes the whole box
 // even where it sticks out of the tensor, and what sticks out reads as zero.
 __device__ __forceinline__ void copy_box(void *to, const void *map, uint64_t *barrier, int32_t x, int32_t y) {
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, "
-                 "{%3, %4}], [%2];" ::"r"(smem_address(to)),
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(
+                     smem_address(to)),
                  "l"(map), "r"(smem_address(barrier)), "r"(x), "r"(y)
                  : "memory");
 }
 // The same box into the same place of every block of the cluster whose bit is set, and onto each one's own barrier.
-__device__ __forceinline__ void copy_box_cluster(void *to, const void *map, uint64_t *barrier, int32_t x,
-                                                 int32_t y, uint16_t blocks) {
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
-        "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(smem_address(to)),
-        "l"(map), "r"(smem_address(barrier)), "r"(x), "r"(y), "h"(blocks)
-        : "memory");
+__device__ __forceinline__ void copy_box_cluster(void *to, const void *map, uint64_t *barrier, int32_t x, int32_t y,
+                                                 uint16_t blocks) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+                 "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(smem_address(to)),
+                 "l"(map), "r"(smem_address(barrier)), "r"(x), "r"(y), "h"(blocks)
+                 : "memory");
 }
 // The same for data read once: the line leaves the second-level cache first.
 __device__ __forceinline__ uint64_t policy_evict_first() {
@@ -119,24 +114,22 @@ __device__ __forceinline__ uint64_t policy_evict_first() {
     asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
     return policy;
 }
-__device__ __forceinline__ void copy_box_once(void *to, const void *map, uint64_t *barrier, int32_t x,
-                                              int32_t y, uint64_t policy) {
+__device__ __forceinline__ void copy_box_once(void *to, const void *map, uint64_t *barrier, int32_t x, int32_t y,
+                                              uint64_t policy) {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
                  "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(smem_address(to)),
                  "l"(map), "r"(smem_address(barrier)), "r"(x), "r"(y), "l"(policy)
                  : "memory");
 }
 __device__ __forceinline__ void prefetch_box(const void *map, int32_t x, int32_t y) {
-    asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];" ::"l"(map), "r"(x), "r"(y)
-                 : "memory");
+    asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];" ::"l"(map), "r"(x), "r"(y) : "memory");
 }
 __device__ __forceinline__ void prefetch_map(const void *map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 // Sixteen bytes past the first-level cache, zero when !valid.
 __device__ __forceinline__ void copy_vector(void *to, const void *from, bool valid) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(smem_address(to)), "l"(from),
-                 "r"(valid ? 16 : 0)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(smem_address(to)), "l"(from), "r"(valid ? 16 : 0)
                  : "memory");
 }
 // Ordinary stores to shared memory before this are seen by the copy engine and the tensor cores after it.
@@ -173,26 +166,22 @@ __device__ __forceinline__ uint4 load_relaxed(const uint4 *from) {
     return v;
 }
 __device__ __forceinline__ void store_relaxed(uint4 *to, uint4 v) {
-    asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v.x), "r"(v.y),
-                 "r"(v.z), "r"(v.w)
+    asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
                  : "memory");
 }
 // 16 bytes that arrive together.
 __device__ __forceinline__ uint4 load_word(const uint4 *from) {
     uint64_t low, high;
-    asm volatile(
-        "{\n\t.reg .b128 word;\n\tld.relaxed.gpu.global.b128 word, [%2];\n\tmov.b128 {%0, %1}, word;\n\t}"
-        : "=l"(low), "=l"(high)
-        : "l"(from)
-        : "memory");
+    asm volatile("{\n\t.reg .b128 word;\n\tld.relaxed.gpu.global.b128 word, [%2];\n\tmov.b128 {%0, %1}, word;\n\t}"
+                 : "=l"(low), "=l"(high)
+                 : "l"(from)
+                 : "memory");
     return make_uint4((uint32_t)low, (uint32_t)(low >> 32), (uint32_t)high, (uint32_t)(high >> 32));
 }
 __device__ __forceinline__ void store_word(uint4 *to, uint4 v) {
-    asm volatile(
-        "{\n\t.reg .b128 word;\n\tmov.b128 word, {%1, %2};\n\tst.relaxed.gpu.global.b128 [%0], word;\n\t}" ::
-            "l"(to),
-        "l"(v.x | (uint64_t)v.y << 32), "l"(v.z | (uint64_t)v.w << 32)
-        : "memory");
+    asm volatile("{\n\t.reg .b128 word;\n\tmov.b128 word, {%1, %2};\n\tst.relaxed.gpu.global.b128 [%0], word;\n\t}" ::"l"(to),
+                 "l"(v.x | (uint64_t)v.y << 32), "l"(v.z | (uint64_t)v.w << 32)
+                 : "memory");
 }
 
 // What was written before the one is seen after the other; for the other lanes of a warp with __threadfence and __syncwarp.

@@ -3,27 +3,26 @@
 // by 64 to 192 weight rows; what does not fill a whole round of blocks is cut along K.
 #include "kernels/gemm_fp8block/sm90a_chunk.cuh"
 
-#define CHUNK_KERNEL(columns_)                                                                               \
-    extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(RDK_PAIRS_THREADS, 1)             \
-        rdk_gemm_fp8block_chunk_sm90a_128x##columns_(const __grid_constant__ rdk_gemm_pairs_args args) {     \
-        pairs::pairs_block<pairs::shape<RDK_CHUNK_TOKENS, columns_, false>>(args);                           \
+#define CHUNK_KERNEL(columns_)                                                                                           \
+    extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(RDK_PAIRS_THREADS, 1)                         \
+        rdk_gemm_fp8block_chunk_sm90a_128x##columns_(const __grid_constant__ rdk_gemm_pairs_args args) {                \
+        pairs::pairs_block<pairs::shape<RDK_CHUNK_TOKENS, columns_, false>>(args);                                       \
     }
 CHUNK_KERNEL(64)
 CHUNK_KERNEL(96)
 CHUNK_KERNEL(128)
 
-#define WIDE_KERNEL(columns_)                                                                                \
-    extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(RDK_PAIRS_THREADS, 1)             \
-        rdk_gemm_fp8block_chunk_sm90a_128x##columns_(const __grid_constant__ rdk_gemm_pairs_args args) {     \
-        using tile = chunk::shape<columns_>;                                                                 \
-        pairs::pairs_block<tile, chunk::groups<tile>>(args);                                                 \
+#define WIDE_KERNEL(columns_)                                                                                            \
+    extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(RDK_PAIRS_THREADS, 1)                         \
+        rdk_gemm_fp8block_chunk_sm90a_128x##columns_(const __grid_constant__ rdk_gemm_pairs_args args) {                \
+        using tile = chunk::shape<columns_>;                                                                             \
+        pairs::pairs_block<tile, chunk::groups<tile>>(args);                                                             \
     }
 WIDE_KERNEL(160)
 WIDE_KERNEL(192)
 
 // Rows of any stride and any alignment to rows on 16 bytes; a word of output a thread and turn.
-extern "C" __global__ void __launch_bounds__(256)
-    rdk_gemm_fp8block_chunk_sm90a_repack(const __grid_constant__ rdk_gemm_repack_args args) {
+extern "C" __global__ void __launch_bounds__(256) rdk_gemm_fp8block_chunk_sm90a_repack(const __grid_constant__ rdk_gemm_repack_args args) {
     launch_dependents();
     wait_dependencies();
     const int32_t words = (args.bytes + 3) / 4;
