@@ -2,7 +2,10 @@
 // Times the block-FP8 GEMM of decode steps and prefill on a card, through the public ABI alone: one CSV line a kernel, shape and row
 // count. Every row of the op that takes the question is timed, and cuBLASLt from 16 rows on where it can be loaded.
 //
-//   card_gemm [DEVICE] [CUBLASLT] > results.csv          DEVICE defaults to gpu:0, CUBLASLT to where the system keeps it
+//   card_gemm [DEVICE] [CUBLASLT] [ROWS,ROWS..] [REST_MS] > results.csv
+//
+// DEVICE defaults to gpu:0, CUBLASLT (or "") to where the system keeps it. With a rest of so many milliseconds before each replay the
+// card comes to it cold; without, replays follow each other, and a card at its limit of power lowers its clock.
 //
 // Up to 128 rows a graph holds at least 60 calls, which take turns over so many copies of the weights that no cache has a part in
 // it; the median of 15 replays, divided by the calls, is the time. Before that, calls run one by one: sampled outputs are compared
@@ -15,14 +18,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-enum { REPLAYS = 15, LEAST_CALLS = 60, STEP_ROWS = 128, MOST_ROWS = 8192, SAMPLES = 64, RIVAL_ROWS = 16 };
+enum {
+    REPLAYS = 15,
+    LEAST_CALLS = 60,
+    STEP_ROWS = 128,
+    MOST_ROWS = 8192,
+    SAMPLES = 64,
+    RIVAL_ROWS = 16,
+    MOST_COUNTS = 16
+};
 static const size_t RIVAL_WS_BYTES = 64 << 20;
 static const int64_t READ_BYTES = (int64_t)2 << 30;
 static const double ROTATED_BYTES = 420e6; // seven times the 60 MB second-level cache of an H200
 
 static rd_ctx *ctx;
 static cublaslt *rival;
+static int64_t counts[MOST_COUNTS] = {1, 8, 16, 32, 64, 96, 128, 192, 256, 512, 1024, 8192}; // of rows
+static int count_of_counts = 12;
+static long rest_ms;
 
 static void need(rd_status status) {
     if (status == RD_OK) return;
@@ -147,7 +162,8 @@ static double time_replays(problem *p) {
     for (int64_t call = 0; call < p->copies * p->turns; call++) run_copy(p, call % p->copies);
     need(rd_graph_end(ctx, p->stream, &graph));
     need(rd_timer_create(ctx, &timer));
-    for (int i = -3; i < REPLAYS; i++) { // three unmeasured ones raise the clocks
+    for (int i = rest_ms ? 0 : -3; i < REPLAYS; i++) { // three unmeasured ones raise the clocks
+        if (rest_ms) nanosleep(&(struct timespec){rest_ms / 1000, rest_ms % 1000 * 1000000}, NULL);
         need(rd_timer_start(timer, p->stream));
         need(rd_graph_launch(graph, p->stream));
         need(rd_timer_stop(timer, p->stream));
@@ -254,7 +270,6 @@ static void measure_count(problem *p, int64_t m) {
 }
 
 static void measure_shape(int64_t n, int64_t k) {
-    static const int64_t rows[] = {1, 8, 16, 32, 64, 96, 128, 192, 256, 512, 1024, 8192};
     problem p = {.n = n, .k = k};
     const int64_t copies = (int64_t)ceil(ROTATED_BYTES / (double)(n * k));
     const size_t w_bytes = (size_t)(n * k), a_scales = (size_t)(MOST_ROWS * k / 128),
@@ -272,7 +287,7 @@ static void measure_shape(int64_t n, int64_t k) {
         need(rd_memory_copy(ctx, (unsigned char *)p.card_w + (size_t)copy * w_bytes, p.w, w_bytes,
                             RD_COPY_TO_DEVICE, NULL));
     need(rd_stream_create(ctx, &p.stream));
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) measure_count(&p, rows[i]);
+    for (int i = 0; i < count_of_counts; i++) measure_count(&p, counts[i]);
     need(rd_stream_free(ctx, p.stream));
     void *const cards[] = {p.card_a, p.card_a_scale, p.card_w_scale, p.card_w, p.ws}, *const hosts[] = {
                                                                                           p.a, p.w, p.a_scale,
@@ -281,13 +296,28 @@ static void measure_shape(int64_t n, int64_t k) {
     for (int i = 0; i < 4; i++) free(hosts[i]);
 }
 
+static void read_counts(const char *list) {
+    char *end;
+    for (count_of_counts = 0; *list && count_of_counts < MOST_COUNTS; list = *end ? end + 1 : end) {
+        const long long rows = strtoll(list, &end, 10);
+        if (end == list || rows < 1 || rows > MOST_ROWS || (*end && *end != ',')) {
+            fprintf(stderr, "card_gemm: ROWS: \"%s\": counts of 1 to %d with commas between them\n", list,
+                    MOST_ROWS);
+            exit(2);
+        }
+        counts[count_of_counts++] = rows;
+    }
+}
+
 int main(int argc, char **argv) {
     const rd_ctx_options options = {.struct_size = sizeof options, .device = argc > 1 ? argv[1] : "gpu:0"};
     char why[256];
     double read_gbs = 0;
     need(rd_ctx_create(&options, &ctx));
     need(rd_ctx_measure_read(ctx, READ_BYTES, &read_gbs));
-    rival = cublaslt_open(argc > 2 ? argv[2] : NULL, why, sizeof why);
+    if (argc > 3 && *argv[3]) read_counts(argv[3]);
+    if (argc > 4) rest_ms = strtol(argv[4], NULL, 10);
+    rival = cublaslt_open(argc > 2 && *argv[2] ? argv[2] : NULL, why, sizeof why);
     if (!rival) fprintf(stderr, "card_gemm: without cuBLASLt: %s\n", why);
     fprintf(stderr, "read ceiling %.0f GB/s\n", read_gbs);
     printf("kernel,m,n,k,calls,us,weight_gbs,tflops,error,replays,rival_ratio\n");
