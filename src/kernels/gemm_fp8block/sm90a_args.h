@@ -82,7 +82,6 @@ typedef struct rdk_gemm_repack_args {
 
 enum {
     RDK_CHUNK_TOKENS = 128,
-    RDK_CHUNK_TALL_TOKENS = 256,
     RDK_PAIRS_SCALE_BATCHES = 2,
     RDK_PAIRS_SCALE_BLOCKS = 8,
     RDK_PAIRS_THREADS = 384

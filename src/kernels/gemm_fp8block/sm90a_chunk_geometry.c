@@ -15,18 +15,17 @@ typedef struct chunk_plan {
 
 typedef struct chunk_tile {
     const char *kernel;
-    int32_t tokens, columns, block_cycles, tile_cycles;
+    int32_t columns, block_cycles, tile_cycles;
 } chunk_tile;
 
 // Cycles of a block of 128 k for both groups, and of what a tile costs beside them: from ncu's cycles of 8448 x 5376 with 5120 and with
 // 17408 of k, all blocks busy (docs/decisions/008-sm90a.md).
 static const chunk_tile tiles[] = {
-    {"rdk_gemm_fp8block_chunk_sm90a_128x64", 128, 64, 450, 2800},
-    {"rdk_gemm_fp8block_chunk_sm90a_128x96", 128, 96, 570, 3000},
-    {"rdk_gemm_fp8block_chunk_sm90a_128x128", 128, 128, 670, 3300},
-    {"rdk_gemm_fp8block_chunk_sm90a_128x160", 128, 160, 820, 3500},
-    {"rdk_gemm_fp8block_chunk_sm90a_128x192", 128, 192, 900, 3900},
-    {"rdk_gemm_fp8block_chunk_sm90a_256x128", RDK_CHUNK_TALL_TOKENS, 128, 1120, 4500},
+    {"rdk_gemm_fp8block_chunk_sm90a_128x64", 64, 450, 2800},
+    {"rdk_gemm_fp8block_chunk_sm90a_128x96", 96, 570, 3000},
+    {"rdk_gemm_fp8block_chunk_sm90a_128x128", 128, 670, 3300},
+    {"rdk_gemm_fp8block_chunk_sm90a_128x160", 160, 820, 3500},
+    {"rdk_gemm_fp8block_chunk_sm90a_128x192", 192, 900, 3900},
 };
 // Sums that travel, a column: once for a cut tile and once more for each block that left some.
 enum { CUT_CYCLES_A_COLUMN = 50, MERGE_CYCLES_A_COLUMN = 14 };
@@ -35,17 +34,17 @@ enum { CUT_CYCLES_A_COLUMN = 50, MERGE_CYCLES_A_COLUMN = 14 };
 // tile has two or three parts.
 static chunk_plan plan_tile(const rdi_gemm_args *a, const chunk_tile *tile, bool pair_m, int32_t cut,
                             int64_t pairs) {
-    int64_t tiles_m = rdi_ceil_div(a->m, tile->tokens), tiles_n = rdi_ceil_div(a->n, tile->columns);
+    int64_t tiles_m = rdi_ceil_div(a->m, RDK_CHUNK_TOKENS), tiles_n = rdi_ceil_div(a->n, tile->columns);
     int64_t k_blocks = rdi_ceil_div(a->k, RDK_K_BLOCK);
     chunk_plan p = {
         .kernel = tile->kernel,
-        .pairs = {.tokens = tile->tokens,
+        .pairs = {.tokens = RDK_CHUNK_TOKENS,
                   .columns = tile->columns,
                   .pair_m = pair_m,
                   .pairs = pairs,
                   .units_m = pair_m ? rdi_ceil_div(tiles_m, 2) : tiles_m,
                   .units_n = pair_m ? tiles_n : rdi_ceil_div(tiles_n, 2),
-                  .group = (pair_m ? 1024 : 2048) / tile->tokens}}; // 66 units make about a square
+                  .group = pair_m ? 8 : 16}}; // 66 units of 256 x 160 or 128 x 320 make about a square
     int64_t units = p.pairs.units_m * p.pairs.units_n, rest = units % pairs;
     int64_t whole = k_blocks * tile->block_cycles + tile->tile_cycles;
     if (cut == 0 || rest == 0) {
@@ -55,9 +54,7 @@ static chunk_plan plan_tile(const rdi_gemm_args *a, const chunk_tile *tile, bool
     p.pairs.line_units = cut == 2 && units > pairs ? rest + pairs : rest;
     int64_t line = p.pairs.line_units * k_blocks, others = rdi_ceil_div(pairs, p.pairs.line_units);
     p.cycles = (units - p.pairs.line_units) / pairs * whole + rdi_ceil_div(line, pairs) * tile->block_cycles +
-               2 * tile->tile_cycles +
-               (CUT_CYCLES_A_COLUMN + MERGE_CYCLES_A_COLUMN * others) * tile->columns * tile->tokens /
-                   RDK_CHUNK_TOKENS;
+               2 * tile->tile_cycles + (CUT_CYCLES_A_COLUMN + MERGE_CYCLES_A_COLUMN * others) * tile->columns;
     return p;
 }
 
@@ -67,9 +64,7 @@ static chunk_plan plan_chunk(const rdi_gemm_args *a, int32_t multiprocessors) {
     int64_t pairs = multiprocessors > 1 ? multiprocessors / 2 : 1;
     for (size_t i = 0; i < RDI_COUNT(tiles); i++)
         for (int32_t option = 0; option < 6; option++) {
-            // Of two plans that take equally long the one whose pair is squarer asks less of the second-level cache.
-            const bool first = option % 2 == 0, tall = tiles[i].tokens > tiles[i].columns;
-            chunk_plan p = plan_tile(a, &tiles[i], first != tall, option / 2, pairs);
+            chunk_plan p = plan_tile(a, &tiles[i], option % 2 == 0, option / 2, pairs);
             if (p.cycles < best.cycles) best = p;
         }
     return best;
