@@ -44,7 +44,7 @@ template <typename S> struct group_state {
 
 // Asked for early: under the tensor cores' reads an answer from shared memory takes long.
 template <typename S> __device__ __forceinline__ void look_ahead(group_state<S> &at) {
-    at.ready = barrier_done(at.ring + (uint32_t)offsetof(ring<S>, full) + at.next.slot * 8, at.next.parity);
+    at.ready = barrier_passed(at.ring + (uint32_t)offsetof(ring<S>, full) + at.next.slot * 8, at.next.parity);
 }
 
 template <typename S> __device__ __forceinline__ void load_scales(group_state<S> &at, uint32_t i) {
@@ -136,7 +136,7 @@ __device__ __forceinline__ void leave_partials(const rdk_gemm_pairs_args &args, 
                                  __float_as_uint(sum[i + 2]), __float_as_uint(sum[i + 3])));
     __threadfence();
     __syncwarp();
-    if (threadIdx.x % 32 == 0) store_flag(partial_flag<S>(args, part), TAG);
+    if (threadIdx.x % 32 == 0) store_release(partial_flag<S>(args, part), TAG);
 }
 
 // Adds what `count` blocks from `part` on left, in this order.
@@ -147,7 +147,7 @@ __device__ __forceinline__ void add_partials(const rdk_gemm_pairs_args &args, in
     for (; count > 0; part++, count--) {
         const uint4 *from = kept(partial_words<S>(args, part));
         uint32_t *flag = partial_flag<S>(args, part);
-        while (load_flag(flag) != TAG) {
+        while (load_acquire(flag) != TAG) {
         }
         __syncwarp();
 #pragma unroll
@@ -164,7 +164,7 @@ __device__ __forceinline__ void add_partials(const rdk_gemm_pairs_args &args, in
             }
         }
         __syncwarp();
-        if (threadIdx.x % 32 == 0) store_flag(flag, 0);
+        if (threadIdx.x % 32 == 0) store_release(flag, 0);
     }
 }
 
