@@ -355,6 +355,13 @@ typedef struct rd_quant_args {
 RD_API rd_status rd_quant_run(const rd_plan *plan, const rd_quant_args *args, void *ws, size_t *ws_bytes,
                               rd_stream stream);
 
+// quant_gemm_fp8block: quant_fp8 of x (with its `fuse`, norms without a residual), then gemm_fp8block of its codes, in one launch
+// for the few rows of a decode step. Same bits as one after the other. The codes stay inside: q, q_scale, a and a_scale are left
+// out. With the query key accumulate=1 the product is added to what c holds, f32. soon: NULL, or memory [bytes] that the launches
+// behind this one read, constants of the model: a row that can brings it nearer meanwhile.
+RD_API rd_status rd_quant_gemm_run(const rd_plan *plan, const rd_quant_args *quant, const rd_gemm_args *gemm,
+                                   const rd_tensor *soon, void *ws, size_t *ws_bytes, rd_stream stream);
+
 // attn_prefill, attn_decode: causal attention over a paged cache. Query token i of sequence s sits at absolute
 // position kv_lens[s] - q_len(s) + i. out = softmax(softcap(scale * q.k)) v, with window, sinks.
 typedef struct rd_attn_args {

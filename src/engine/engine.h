@@ -36,6 +36,7 @@ typedef struct rdi_geometry {
     bool w8a8;
     bool on_card;
     bool k_token_order; // of the key cache ("token"), else head_dim contiguous ("dim")
+    int32_t fused_rows; // most rows of a step whose projections quantise their own input; 0 = none do
 } rdi_geometry;
 
 // By the caller's doing (sync or step), never by a row count: a prompt's last single token is still prefill. On a card the
@@ -50,6 +51,8 @@ typedef struct rdi_linear {
     rd_dtype a_dtype, c_dtype;
     const char *layout, *left_alone; // of w
     const rd_plan *plan[RDI_PASS_CLASSES];
+    const rd_plan *quantising; // takes what the quantiser would take; NULL where no row of the device does
+    int32_t quantising_rows;
 } rdi_linear;
 
 // Matrices that read the same input and write side by side: one when their rows can share a packed weight (block-FP8: all
@@ -90,10 +93,13 @@ typedef struct rdi_linear_plan {
     bool fp8, fp8_input, one_class;
     rd_dtype a_dtype, c_dtype;
     int64_t n, k, rows;
+    const char *fuse;
     const char *layout;
     char left_alone[128]; // why a weight stays row-major on a card; "" = it does not, or was not asked
     rd_tensor w, scale;
     rd_plan *plan[RDI_PASS_CLASSES]; // may be one and the same
+    rd_plan *quantising;             // as rdi_linear's
+    int32_t quantising_rows;
 } rdi_linear_plan;
 
 // Buffers of one pass, in the memory that kernels read. Rows are tokens.
@@ -204,6 +210,7 @@ typedef struct rdi_linear_question {
     bool one_class;            // prefill calls it as a step does: the head, which is asked for few rows
     rd_dtype a_dtype, c_dtype; // a_dtype: of an input that is not codes
     int64_t n, k, rows;        // rows: most rows of a call
+    const char *fuse;          // what stands before the quantiser of the input; NULL: it is not asked for
 } rdi_linear_question;
 rd_status rdi_engine_linear_plan(rd_engine *engine, const rdi_linear_question *question,
                                  const rdi_linear_plan **out);
@@ -214,6 +221,10 @@ rd_status rdi_engine_measure_workspace(rd_engine *engine,
 // ---- weights.c: carves the slab; while it counts, only shapes and plans are made. Load fills what was carved.
 bool rdi_weight_is_fp8(const rdi_weight *weight);
 rd_status rdi_engine_bind_weights(rd_engine *engine, rdi_slab *slab);
+// The matrix of a projection that quantises its own input, NULL where it cannot.
+static inline const rdi_linear *rdi_quantising(const rdi_projection *projection) {
+    return projection->count == 1 && projection->part[0].quantising ? &projection->part[0] : NULL;
+}
 rd_status rdi_engine_load_weights(rd_engine *engine, rd_progress_fn progress, void *progress_state);
 // ---- kv_scale.c: per-head scales of an fp8 cache, from the weights alone.
 rd_status rdi_engine_kv_scales(const rd_engine *engine, int32_t layer, float *k_scale, float *v_scale);
@@ -234,6 +245,9 @@ void rdi_step_graphs_free(rd_engine *engine);
 // Arguments shared by a run and by the size query for its workspace.
 rd_gemm_args rdi_linear_args(const rd_engine *engine, const rdi_linear *linear, bool fp8_input, void *input,
                              int32_t rows, void *output, int64_t output_stride);
+// What a projection that quantises its own input reads: the residual through `norm`, the attention's output, or gate and up.
+rd_quant_args rdi_quantising_input(const rd_engine *engine, const char *fuse, const rd_tensor *norm, int32_t rows,
+                                   int64_t k);
 // The tensor, on the engine's device.
 static inline rd_tensor rdi_here(const rd_engine *engine, rd_tensor tensor) {
     tensor.device = engine->memory.device;

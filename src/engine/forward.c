@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 
 #include <math.h>
+#include <string.h>
 
 static rd_tensor rows_of(const rd_engine *engine, void *data, rd_dtype dtype, int64_t rows, int64_t columns,
                          int64_t row_stride) {
@@ -97,6 +98,42 @@ static rd_status run_quant(rd_engine *engine, rdi_part part, rdi_plan_slot slot,
         rdi_here(engine, rd_tensor_2d(engine->scratch.code_scales, RD_DTYPE_F32, rows, rdi_ceil_div(k, 128)));
     size_t ws_bytes = (size_t)engine->workspace.bytes;
     return rd_quant_run(engine->plan[slot], args, engine->workspace.base, &ws_bytes, engine->memory.stream);
+}
+
+// ---- a step of few rows: projections that quantise their own input, and add their output to the residual where it goes there ----
+rd_quant_args rdi_quantising_input(const rd_engine *engine, const char *fuse, const rd_tensor *norm, int32_t rows,
+                                   int64_t k) {
+    const rdi_scratch *s = &engine->scratch;
+    rd_quant_args args = {.struct_size = sizeof args};
+    if (!strcmp(fuse, "rmsnorm")) {
+        args.x = rows_of(engine, s->residual, RD_DTYPE_F32, rows, k, k);
+        args.norm_weight = *norm;
+        args.eps = rdi_model_get_config(engine->model)->norm_eps;
+    } else if (!strcmp(fuse, "silu_mul")) {
+        args.x = act_rows(engine, s->wide, rows, k, 2 * k);
+        args.up = act_rows(engine, act_at(engine, s->wide, k), rows, k, 2 * k);
+    } else {
+        args.x = act_rows(engine, s->narrow, rows, k, k);
+    }
+    return args;
+}
+
+static rd_status run_quantising(rd_engine *engine, rdi_part part, const rdi_projection *projection, const char *fuse,
+                                const rd_tensor *norm, const rdi_projection *soon) {
+    const rdi_linear *linear = rdi_quantising(projection);
+    const int32_t rows = engine->batch.rows;
+    const double elems = (double)linear->n * (double)linear->k;
+    const double bytes = elems + 4.0 * (double)(linear->scale.shape[0] * linear->scale.shape[1]);
+    if (left_out(engine, part, linear->quantising, rows, bytes, 2 * elems * rows)) return RD_OK;
+    void *output = linear->c_dtype == RD_DTYPE_F32 ? (void *)engine->scratch.residual : engine->scratch.wide;
+    rd_quant_args quant = rdi_quantising_input(engine, fuse, norm, rows, linear->k);
+    rd_gemm_args gemm = rdi_linear_args(engine, linear, false, NULL, rows, output, linear->n);
+    rd_tensor ahead = {0};
+    if (soon)
+        ahead = rdi_here(engine, rd_tensor_1d(soon->part[0].w.data, RD_DTYPE_E4M3, soon->part[0].n * soon->part[0].k));
+    size_t ws_bytes = (size_t)engine->workspace.bytes;
+    return rd_quant_gemm_run(linear->quantising, &quant, &gemm, soon ? &ahead : NULL, engine->workspace.base, &ws_bytes,
+                             engine->memory.stream);
 }
 
 // x += delta unless it is the first norm; then norm(x) as the next projection wants it: in `normed`, or codes.
@@ -193,6 +230,10 @@ static bool attention_left_out(rd_engine *engine, const rd_plan *plan, const rd_
     return left_out(engine, RDI_PART_ATTENTION, plan, args->max_q_len, bytes, 4 * pairs * g->q_dim);
 }
 
+static bool takes_fused(const rd_engine *engine) {
+    return engine->batch.pass == RDI_PASS_STEP && engine->batch.rows <= engine->geometry.fused_rows;
+}
+
 static rd_status run_attention(rd_engine *engine, const rdi_layer *layer, int32_t first) {
     rdi_batch *batch = &engine->batch;
     rd_attn_args args = rdi_attention_args(engine, layer, batch->rows - first, batch->seqs, first);
@@ -200,7 +241,7 @@ static rd_status run_attention(rd_engine *engine, const rdi_layer *layer, int32_
     const rd_plan *plan = engine->plan[batch->pass == RDI_PASS_PREFILL ? RDI_PLAN_PREFILL : RDI_PLAN_DECODE];
     if (!attention_left_out(engine, plan, &args))
         RDI_TRY(rd_attn_run(plan, &args, engine->workspace.base, &ws_bytes, engine->memory.stream));
-    if (!layer->o.fp8_input) return RD_OK;
+    if (!layer->o.fp8_input || takes_fused(engine)) return RD_OK;
     const rdi_geometry *g = &engine->geometry;
     const int32_t rows = batch->rows - first;
     rd_quant_args quant = {.x = act_rows(engine, engine->scratch.narrow, rows, g->q_dim, g->q_dim)};
@@ -222,6 +263,16 @@ static rd_status run_mlp_act(rd_engine *engine, const rdi_layer *layer, int32_t 
                             .up = up,
                             .y = act_rows(engine, s->narrow, rows, width, width)};
     return rd_act_mul_run(engine->plan[RDI_PLAN_ACT_MUL], &args, engine->memory.stream);
+}
+
+static rd_status run_fused_layer(rd_engine *engine, int32_t index) {
+    const rdi_layer *layer = &engine->layer[index];
+    RDI_TRY(run_quantising(engine, RDI_PART_QKV, &layer->qkv, "rmsnorm", &layer->attn_norm, &layer->o));
+    RDI_TRY(run_rope_and_cache(engine, layer, engine->batch.rows));
+    RDI_TRY(run_attention(engine, layer, 0));
+    RDI_TRY(run_quantising(engine, RDI_PART_O, &layer->o, "none", NULL, NULL));
+    RDI_TRY(run_quantising(engine, RDI_PART_GATE_UP, &layer->gate_up, "rmsnorm", &layer->mlp_norm, NULL));
+    return run_quantising(engine, RDI_PART_DOWN, &layer->down, "silu_mul", NULL, NULL);
 }
 
 static rd_status run_layer(rd_engine *engine, int32_t index) {
@@ -281,9 +332,11 @@ rd_status rdi_forward(rd_engine *engine) {
                            .scale = 1.0f};
     if (!left_out(engine, RDI_PART_EMBED, engine->plan[RDI_PLAN_EMBED], 0, 0, 0))
         RDI_TRY(rd_embed_run(engine->plan[RDI_PLAN_EMBED], &embed, engine->memory.stream));
-    for (int32_t i = 0; i < engine->geometry.layers; i++) RDI_TRY(run_layer(engine, i));
+    const bool fused = takes_fused(engine);
+    for (int32_t i = 0; i < engine->geometry.layers; i++)
+        RDI_TRY(fused ? run_fused_layer(engine, i) : run_layer(engine, i));
     if (batch->first_out == batch->rows) return RD_OK;
-    return run_norm(engine, &engine->final_norm, true, false, batch->first_out, batch->rows);
+    return run_norm(engine, &engine->final_norm, !fused, false, batch->first_out, batch->rows);
 }
 
 rd_status rdi_forward_head(rd_engine *engine, int32_t row, int32_t count, float *logits) {

@@ -218,7 +218,7 @@ static rd_status describe_packed(rd_engine *engine, rdi_linear_plan *plan) {
 static bool same_linear(const rdi_linear_plan *plan, const rdi_linear_question *q) {
     return plan->fp8 == q->fp8 && plan->fp8_input == q->fp8_input && plan->n == q->n && plan->k == q->k &&
            plan->a_dtype == q->a_dtype && plan->c_dtype == q->c_dtype && plan->rows == q->rows &&
-           plan->one_class == q->one_class;
+           plan->one_class == q->one_class && plan->fuse == q->fuse;
 }
 
 static int64_t most_rows(const rd_engine *engine, const rdi_linear_plan *plan, rdi_pass_class pass) {
@@ -243,7 +243,33 @@ static rd_status plan_passes(rd_engine *engine, const char *op, rd_param *params
     return RD_OK;
 }
 
+// A plan of the quantiser and the product in one launch, for as many rows as some row of the card takes. What the residual is
+// added to is the projection's output: then the norm behind it reads one operand, and all blocks of it the same.
+static rd_status plan_quantising(rd_engine *engine, const rdi_linear_question *q, rdi_linear_plan *plan) {
+    enum { MOST_ROWS = 16, KEYS = 9 };
+    const rdi_geometry *g = &engine->geometry;
+    if (!g->on_card || !q->fuse || !q->fp8 || !q->fp8_input) return RD_OK;
+    const bool outward = q->c_dtype == RD_DTYPE_F32, norm = !strcmp(q->fuse, "rmsnorm");
+    rd_param params[KEYS + 1] = {RD_INT("n", q->n),
+                                 RD_INT("k", q->k),
+                                 RD_WORD("x_dtype", norm ? "fp32" : act_word(engine)),
+                                 RD_WORD("fuse", q->fuse),
+                                 RD_WORD("w_scale_dtype", "fp32"),
+                                 RD_WORD("c_dtype", rd_dtype_name(q->c_dtype)),
+                                 RD_WORD("layout", plan->layout),
+                                 RD_INT("accumulate", outward),
+                                 RD_WORD("order", "step")};
+    for (int32_t rows = MOST_ROWS; rows; rows /= 2) {
+        params[KEYS] = (rd_param)RD_INT("m", rows);
+        if (rows > g->step_rows || !answered(engine, "quant_gemm_fp8block", params, KEYS + 1)) continue;
+        plan->quantising_rows = rows;
+        return rd_plan_create(engine->ctx, "quant_gemm_fp8block", params, KEYS, 1, rows, &plan->quantising);
+    }
+    return RD_OK;
+}
+
 static void free_passes(rdi_linear_plan *plan) {
+    rd_plan_free(plan->quantising);
     if (plan->plan[RDI_PASS_PREFILL] != plan->plan[RDI_PASS_STEP]) rd_plan_free(plan->plan[RDI_PASS_PREFILL]);
     rd_plan_free(plan->plan[RDI_PASS_STEP]);
 }
@@ -265,7 +291,8 @@ rd_status rdi_engine_linear_plan(rd_engine *engine, const rdi_linear_question *q
                                .c_dtype = q->c_dtype,
                                .n = q->n,
                                .k = q->k,
-                               .rows = q->rows};
+                               .rows = q->rows,
+                               .fuse = q->fuse};
     RDI_TRY(pick_layout(engine, q, fresh));
     enum { KEYS = 7 };
     rd_param params[KEYS + 1] = {RD_INT("n", q->n),
@@ -279,6 +306,7 @@ rd_status rdi_engine_linear_plan(rd_engine *engine, const rdi_linear_question *q
     const char *op = !q->fp8 ? "gemm_bf16" : q->fp8_input ? "gemm_fp8block" : "gemm_fp8block_w8a16";
     RDI_TRY(describe_packed(engine, fresh));
     rd_status status = plan_passes(engine, op, params, count, fresh);
+    if (status == RD_OK) status = plan_quantising(engine, q, fresh);
     if (status != RD_OK) {
         free_passes(fresh);
         return status;
@@ -315,12 +343,27 @@ static rd_status measure_linear(rd_engine *engine, const rdi_linear_plan *plan, 
     return RD_OK;
 }
 
+static rd_status measure_quantising(rd_engine *engine, const rdi_linear_plan *plan, int64_t *bytes) {
+    const rdi_scratch *s = &engine->scratch;
+    rdi_linear linear = {.n = plan->n, .k = plan->k, .w = plan->w, .scale = plan->scale, .c_dtype = plan->c_dtype};
+    linear.w.data = linear.scale.data = s->wide; // any pointer: a size query reads nothing
+    for (int32_t rows = 1; rows <= plan->quantising_rows; rows++) {
+        rd_quant_args quant = rdi_quantising_input(engine, plan->fuse, &engine->final_norm, rows, plan->k);
+        rd_gemm_args gemm = rdi_linear_args(engine, &linear, false, NULL, rows, s->wide, plan->n);
+        size_t needed = 0;
+        RDI_TRY(rd_quant_gemm_run(plan->quantising, &quant, &gemm, NULL, NULL, &needed, NULL));
+        *bytes = rdi_max(*bytes, (int64_t)needed);
+    }
+    return RD_OK;
+}
+
 static rd_status measure_linears(rd_engine *engine, int64_t *bytes) {
     for (int32_t i = 0; i < engine->linear_plan_count; i++) {
         const rdi_linear_plan *plan = &engine->linear_plan[i];
         for (int pass = RDI_PASS_PREFILL; pass < RDI_PASS_CLASSES; pass++)
             if (pass == RDI_PASS_STEP || plan->plan[pass] != plan->plan[RDI_PASS_STEP])
                 RDI_TRY(measure_linear(engine, plan, (rdi_pass_class)pass, bytes));
+        if (plan->quantising) RDI_TRY(measure_quantising(engine, plan, bytes));
     }
     return RD_OK;
 }

@@ -19,6 +19,11 @@ struct norm_scratch {
     float4 warps[8];
 };
 
+__device__ __forceinline__ float inverse_of_squares(float squares, int32_t k, float eps) {
+    float mean = squares / (float)k + eps, r = rsqrtf(mean); // two units off at most: one Newton step
+    return r < INFINITY && r > 0.0f ? fmaf(r * 0.5f, fmaf(-mean * r, r, 1.0f), r) : r;
+}
+
 // 1 / sqrt(mean square + eps), the same in every thread. v: this thread's squares.
 __device__ __forceinline__ float inverse_norm(const norm_rows &rows, norm_scratch &scratch, float v) {
 #pragma unroll
@@ -36,8 +41,7 @@ __device__ __forceinline__ float inverse_norm(const norm_rows &rows, norm_scratc
         v += i * 4 + 2 < warps ? four.z : 0.0f;
         v += i * 4 + 3 < warps ? four.w : 0.0f;
     }
-    float mean = v / (float)rows.k + rows.eps, r = rsqrtf(mean); // two units off at most: one Newton step
-    return r < INFINITY && r > 0.0f ? fmaf(r * 0.5f, fmaf(-mean * r, r, 1.0f), r) : r;
+    return inverse_of_squares(v, rows.k, rows.eps);
 }
 
 struct two_pieces { // of a row: eight elements each, of which `count` (may be <= 0) exist

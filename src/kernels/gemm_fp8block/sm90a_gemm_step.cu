@@ -9,12 +9,10 @@
 // of the call is ready: they depend on nothing), one brings tokens, one their scales, 4 warps multiply for every 64 weight rows.
 // From 33 tokens on the tokens fill the 64-row side and the two blocks of a pair bring each other half of them (sm90a_pairs.cuh):
 // the same cut, and the same sums in the same order.
-#include "kernels/common/sm90a_convert.cuh"
-#include "kernels/common/sm90a_wgmma.cuh"
-#include "kernels/gemm_fp8block/sm90a_args.h"
 #include "kernels/gemm_fp8block/sm90a_pairs.cuh"
+#include "kernels/gemm_fp8block/sm90a_step.cuh"
 
-enum { K_BLOCK = RDK_K_BLOCK, GROUP_ROWS = 64, GROUP_BYTES = GROUP_ROWS * K_BLOCK, PREFETCH_UNITS = 4 };
+enum { PREFETCH_UNITS = 4 };
 
 template <int TOKENS, int GROUPS> struct shape {
     static constexpr int rows = GROUPS * GROUP_ROWS;
@@ -35,24 +33,6 @@ template <int TOKENS, int GROUPS> struct ring {
     float turn[GROUPS][s::turn_tokens][RDK_STEP_TURN_PITCH];
     uint64_t full[s::stages], empty[s::stages], scale_full[RDK_STEP_SCALE_BATCHES], scale_empty[RDK_STEP_SCALE_BATCHES];
 };
-
-struct cursor { // where a role stands in the ring
-    uint32_t slot, parity;
-    template <int STAGES> __device__ __forceinline__ void advance() {
-        if (++slot == STAGES) {
-            slot = 0;
-            parity ^= 1;
-        }
-    }
-};
-
-__device__ __forceinline__ int32_t range_begin(const rdk_gemm_step_args &args, int32_t range) {
-    return range * args.range_units + min(range, args.range_rest);
-}
-// A unit is two tiles: this block's.
-__device__ __forceinline__ int32_t own_tile(int32_t unit_tile) {
-    return unit_tile * 2 + blockIdx.x % 2;
-}
 
 // One warp's copy of `rows` rows of 128 bytes into a swizzled tile, for rows that the copy engine cannot address.
 __device__ __noinline__ void copy_rows(unsigned char *tile, const unsigned char *from, int64_t stride, int32_t rows,
@@ -179,10 +159,6 @@ __device__ __forceinline__ void produce_scales(const rdk_gemm_step_args &args, r
         }
 }
 
-__device__ __forceinline__ void group_sync(int group) {
-    asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
-}
-
 // ---- the multiplying groups ------------------------------------------------------------------------------------------
 template <int TOKENS, int GROUPS>
 __device__ __forceinline__ void issue_block(ring<TOKENS, GROUPS> &r, cursor &at, int group, float (&acc)[TOKENS / 2]) {
@@ -274,11 +250,6 @@ __device__ __forceinline__ void multiply_segment(ring<TOKENS, GROUPS> &r, cursor
     }
 }
 
-// A sum travels as {value, tag}, 64 bits that arrive together, so no fence and no flag stands between the blocks. The reader
-// clears the tag: words are free again when the call ends, and a replayed graph never meets its own old ones. The tag is a NaN in
-// every type that memory may hold before the first call.
-enum { TAG = 0x7fff7fff };
-
 template <int TOKENS, int GROUPS>
 __device__ __forceinline__ uint4 *partial_words(const rdk_gemm_step_args &args, int32_t range, int group) {
     return static_cast<uint4 *>(args.partials) + (int64_t)(own_tile(range) * GROUPS + group) * (TOKENS / 4) * 128 + threadIdx.x % 128;
@@ -320,31 +291,6 @@ __device__ __forceinline__ void add_partials(uint4 *first, uint4 *second, float 
             to[0] += __uint_as_float(b[i].x);
             to[1] += __uint_as_float(b[i].z);
         }
-    }
-}
-
-// Four neighbours of one output row.
-__device__ __forceinline__ void store_four(const rdk_gemm_step_args &args, int32_t token, int32_t row, float4 v) {
-    int64_t at = token * args.c_stride + row;
-    char *to = static_cast<char *>(args.c) + at * (args.c_type == RDK_F32 ? 4 : 2);
-    float value[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        if (args.bias && row + i < args.n) value[i] += load_element(args.bias, row + i, args.bias_type);
-    if (row + 3 < args.n && args.c_type != RDK_F32 && (uint64_t)to % 8 == 0) {
-        uint32_t low, high;
-        if (args.c_type == RDK_F16) {
-            low = pack_f16(value[0], value[1]);
-            high = pack_f16(value[2], value[3]);
-        } else {
-            low = pack_bf16(value[0], value[1]);
-            high = pack_bf16(value[2], value[3]);
-        }
-        *reinterpret_cast<uint2 *>(to) = make_uint2(low, high);
-    } else {
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            if (row + i < args.n) store_element(args.c, at + i, args.c_type, value[i]);
     }
 }
 
