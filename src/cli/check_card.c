@@ -47,7 +47,7 @@ static rd_status run_rope_kv_write(const rd_plan *plan, const void *args, void *
 static rd_status run_quant_gemm(const rd_plan *plan, const void *args, void *ws, size_t *bytes,
                                 rd_stream stream) {
     const check_quant_gemm_args *a = args;
-    return rd_quant_gemm_run(plan, &a->quant, &a->gemm, NULL, ws, bytes, stream);
+    return rd_quant_gemm_run(plan, &a->quant, &a->gemm, ws, bytes, stream);
 }
 
 #define OP(name_, writes_, count_, ...)                                                                      \

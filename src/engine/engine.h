@@ -36,7 +36,6 @@ typedef struct rdi_geometry {
     bool w8a8;
     bool on_card;
     bool k_token_order; // of the key cache ("token"), else head_dim contiguous ("dim")
-    int32_t fused_rows; // most rows of a step whose projections quantise their own input; 0 = none do
 } rdi_geometry;
 
 // By the caller's doing (sync or step), never by a row count: a prompt's last single token is still prefill. On a card the
@@ -245,9 +244,9 @@ void rdi_step_graphs_free(rd_engine *engine);
 // Arguments shared by a run and by the size query for its workspace.
 rd_gemm_args rdi_linear_args(const rd_engine *engine, const rdi_linear *linear, bool fp8_input, void *input,
                              int32_t rows, void *output, int64_t output_stride);
-// What a projection that quantises its own input reads: the residual through `norm`, the attention's output, or gate and up.
-rd_quant_args rdi_quantising_input(const rd_engine *engine, const char *fuse, const rd_tensor *norm, int32_t rows,
-                                   int64_t k);
+// What a projection that quantises its own input reads: the residual through `norm`, or the attention's output.
+rd_quant_args rdi_quantising_input(const rd_engine *engine, const char *fuse, const rd_tensor *norm, int32_t first,
+                                   int32_t rows, int64_t k);
 // The tensor, on the engine's device.
 static inline rd_tensor rdi_here(const rd_engine *engine, rd_tensor tensor) {
     tensor.device = engine->memory.device;

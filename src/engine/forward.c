@@ -13,6 +13,8 @@
 #include <math.h>
 #include <string.h>
 
+enum { SOON_QKV = 32 << 20, SOON_O = 8 << 20, SOON_GATE_UP = 8 << 20, SOON_DOWN = 8 << 20 };
+
 static rd_tensor rows_of(const rd_engine *engine, void *data, rd_dtype dtype, int64_t rows, int64_t columns,
                          int64_t row_stride) {
     rd_tensor tensor = rd_tensor_2d(data, dtype, rows, columns);
@@ -75,13 +77,14 @@ static bool linear_left_out(rd_engine *engine, rdi_part part, const rdi_linear *
 }
 
 static rd_status run_projection(rd_engine *engine, rdi_part part, const rdi_projection *projection,
-                                void *input, int32_t rows, void *output) {
+                                void *input, int32_t rows, void *output, rd_tensor soon) {
     for (int32_t p = 0; p < projection->count; p++) {
         const rdi_linear *linear = &projection->part[p];
         if (linear_left_out(engine, part, linear, rows)) continue;
         void *place = (unsigned char *)output + linear->column * (int64_t)rd_dtype_bytes(linear->c_dtype);
         rd_gemm_args args =
             rdi_linear_args(engine, linear, projection->fp8_input, input, rows, place, projection->n);
+        if (p + 1 == projection->count) args.soon = soon;
         size_t ws_bytes = (size_t)engine->workspace.bytes;
         RDI_TRY(rd_gemm_run(linear->plan[engine->batch.pass], &args, engine->workspace.base, &ws_bytes,
                             engine->memory.stream));
@@ -100,40 +103,39 @@ static rd_status run_quant(rd_engine *engine, rdi_part part, rdi_plan_slot slot,
     return rd_quant_run(engine->plan[slot], args, engine->workspace.base, &ws_bytes, engine->memory.stream);
 }
 
-// ---- a step of few rows: projections that quantise their own input, and add their output to the residual where it goes there ----
-rd_quant_args rdi_quantising_input(const rd_engine *engine, const char *fuse, const rd_tensor *norm, int32_t rows,
-                                   int64_t k) {
+// ---- a step of few rows: projections that quantise their own input, and add to the residual where they write to it ----------------
+rd_quant_args rdi_quantising_input(const rd_engine *engine, const char *fuse, const rd_tensor *norm, int32_t first,
+                                   int32_t rows, int64_t k) {
     const rdi_scratch *s = &engine->scratch;
     rd_quant_args args = {.struct_size = sizeof args};
     if (!strcmp(fuse, "rmsnorm")) {
-        args.x = rows_of(engine, s->residual, RD_DTYPE_F32, rows, k, k);
+        args.x = rows_of(engine, s->residual + first * k, RD_DTYPE_F32, rows, k, k);
         args.norm_weight = *norm;
         args.eps = rdi_model_get_config(engine->model)->norm_eps;
-    } else if (!strcmp(fuse, "silu_mul")) {
-        args.x = act_rows(engine, s->wide, rows, k, 2 * k);
-        args.up = act_rows(engine, act_at(engine, s->wide, k), rows, k, 2 * k);
     } else {
         args.x = act_rows(engine, s->narrow, rows, k, k);
     }
     return args;
 }
 
-static rd_status run_quantising(rd_engine *engine, rdi_part part, const rdi_projection *projection, const char *fuse,
-                                const rd_tensor *norm, const rdi_projection *soon) {
+static bool quantises(const rd_engine *engine, const rdi_projection *projection, int32_t rows) {
     const rdi_linear *linear = rdi_quantising(projection);
-    const int32_t rows = engine->batch.rows;
+    return linear && engine->batch.pass == RDI_PASS_STEP && rows <= linear->quantising_rows;
+}
+
+static rd_status run_quantising(rd_engine *engine, rdi_part part, const rdi_projection *projection, const rd_tensor *norm,
+                                int32_t first, rd_tensor soon) {
+    const rdi_linear *linear = rdi_quantising(projection);
+    const int32_t rows = engine->batch.rows - first;
     const double elems = (double)linear->n * (double)linear->k;
     const double bytes = elems + 4.0 * (double)(linear->scale.shape[0] * linear->scale.shape[1]);
     if (left_out(engine, part, linear->quantising, rows, bytes, 2 * elems * rows)) return RD_OK;
-    void *output = linear->c_dtype == RD_DTYPE_F32 ? (void *)engine->scratch.residual : engine->scratch.wide;
-    rd_quant_args quant = rdi_quantising_input(engine, fuse, norm, rows, linear->k);
+    void *output = norm ? engine->scratch.wide : (void *)(engine->scratch.residual + first * linear->n);
+    rd_quant_args quant = rdi_quantising_input(engine, norm ? "rmsnorm" : "none", norm, first, rows, linear->k);
     rd_gemm_args gemm = rdi_linear_args(engine, linear, false, NULL, rows, output, linear->n);
-    rd_tensor ahead = {0};
-    if (soon)
-        ahead = rdi_here(engine, rd_tensor_1d(soon->part[0].w.data, RD_DTYPE_E4M3, soon->part[0].n * soon->part[0].k));
+    gemm.soon = soon;
     size_t ws_bytes = (size_t)engine->workspace.bytes;
-    return rd_quant_gemm_run(linear->quantising, &quant, &gemm, soon ? &ahead : NULL, engine->workspace.base, &ws_bytes,
-                             engine->memory.stream);
+    return rd_quant_gemm_run(linear->quantising, &quant, &gemm, engine->workspace.base, &ws_bytes, engine->memory.stream);
 }
 
 // x += delta unless it is the first norm; then norm(x) as the next projection wants it: in `normed`, or codes.
@@ -230,10 +232,6 @@ static bool attention_left_out(rd_engine *engine, const rd_plan *plan, const rd_
     return left_out(engine, RDI_PART_ATTENTION, plan, args->max_q_len, bytes, 4 * pairs * g->q_dim);
 }
 
-static bool takes_fused(const rd_engine *engine) {
-    return engine->batch.pass == RDI_PASS_STEP && engine->batch.rows <= engine->geometry.fused_rows;
-}
-
 static rd_status run_attention(rd_engine *engine, const rdi_layer *layer, int32_t first) {
     rdi_batch *batch = &engine->batch;
     rd_attn_args args = rdi_attention_args(engine, layer, batch->rows - first, batch->seqs, first);
@@ -241,9 +239,9 @@ static rd_status run_attention(rd_engine *engine, const rdi_layer *layer, int32_
     const rd_plan *plan = engine->plan[batch->pass == RDI_PASS_PREFILL ? RDI_PLAN_PREFILL : RDI_PLAN_DECODE];
     if (!attention_left_out(engine, plan, &args))
         RDI_TRY(rd_attn_run(plan, &args, engine->workspace.base, &ws_bytes, engine->memory.stream));
-    if (!layer->o.fp8_input || takes_fused(engine)) return RD_OK;
     const rdi_geometry *g = &engine->geometry;
     const int32_t rows = batch->rows - first;
+    if (!layer->o.fp8_input || quantises(engine, &layer->o, rows)) return RD_OK;
     rd_quant_args quant = {.x = act_rows(engine, engine->scratch.narrow, rows, g->q_dim, g->q_dim)};
     return run_quant(engine, RDI_PART_QUANT_ATTENTION, RDI_PLAN_QUANT_ATTN, &quant, rows, g->q_dim);
 }
@@ -265,32 +263,43 @@ static rd_status run_mlp_act(rd_engine *engine, const rdi_layer *layer, int32_t 
     return rd_act_mul_run(engine->plan[RDI_PLAN_ACT_MUL], &args, engine->memory.stream);
 }
 
-static rd_status run_fused_layer(rd_engine *engine, int32_t index) {
-    const rdi_layer *layer = &engine->layer[index];
-    RDI_TRY(run_quantising(engine, RDI_PART_QKV, &layer->qkv, "rmsnorm", &layer->attn_norm, &layer->o));
-    RDI_TRY(run_rope_and_cache(engine, layer, engine->batch.rows));
-    RDI_TRY(run_attention(engine, layer, 0));
-    RDI_TRY(run_quantising(engine, RDI_PART_O, &layer->o, "none", NULL, NULL));
-    RDI_TRY(run_quantising(engine, RDI_PART_GATE_UP, &layer->gate_up, "rmsnorm", &layer->mlp_norm, NULL));
-    return run_quantising(engine, RDI_PART_DOWN, &layer->down, "silu_mul", NULL, NULL);
+// [from, from + bytes) of the weights, which lie in the order in which a pass reads them; nothing outside a step.
+static rd_tensor weights_soon(const rd_engine *engine, const void *from, int64_t bytes) {
+    const rdi_slab *slab = &engine->weights;
+    const int64_t left = from ? slab->base + slab->bytes - (const unsigned char *)from : 0;
+    if (engine->batch.pass != RDI_PASS_STEP || !engine->geometry.on_card || left < 16 || bytes < 16) return (rd_tensor){0};
+    return rdi_here(engine, rd_tensor_1d((void *)(uintptr_t)from, RD_DTYPE_E4M3, rdi_min(bytes, left)));
 }
 
 static rd_status run_layer(rd_engine *engine, int32_t index) {
     const rdi_batch *batch = &engine->batch;
     const rdi_layer *layer = &engine->layer[index];
     const rdi_scratch *s = &engine->scratch;
+    const unsigned char *o_weights = layer->o.part[0].w.data;
+    const void *next = index + 1 < engine->geometry.layers ? layer[1].qkv.part[0].w.data : NULL;
     RDI_TRY(run_norm(engine, &layer->attn_norm, index > 0, layer->qkv.fp8_input, 0, batch->rows));
-    RDI_TRY(run_projection(engine, RDI_PART_QKV, &layer->qkv, s->normed, batch->rows, s->wide));
+    RDI_TRY(run_projection(engine, RDI_PART_QKV, &layer->qkv, s->normed, batch->rows, s->wide,
+                           weights_soon(engine, o_weights, SOON_QKV)));
     RDI_TRY(run_rope_and_cache(engine, layer, batch->rows));
     int32_t first = index + 1 == engine->geometry.layers ? batch->first_out : 0, rows = batch->rows - first;
     if (rows == 0)
         return RD_OK; // a chunk whose outputs nobody reads: its keys and values are all that matters
     RDI_TRY(run_attention(engine, layer, first));
-    RDI_TRY(run_projection(engine, RDI_PART_O, &layer->o, s->narrow, rows, s->delta));
-    RDI_TRY(run_norm(engine, &layer->mlp_norm, true, layer->gate_up.fp8_input, first, batch->rows));
-    RDI_TRY(run_projection(engine, RDI_PART_GATE_UP, &layer->gate_up, s->normed, rows, s->wide));
+    const bool added = quantises(engine, &layer->o, rows);
+    const rd_tensor soon_o = weights_soon(engine, o_weights + SOON_QKV, SOON_O);
+    if (added)
+        RDI_TRY(run_quantising(engine, RDI_PART_O, &layer->o, NULL, first, soon_o));
+    else
+        RDI_TRY(run_projection(engine, RDI_PART_O, &layer->o, s->narrow, rows, s->delta, soon_o));
+    const rd_tensor soon_gate_up = weights_soon(engine, layer->down.part[0].w.data, SOON_GATE_UP);
+    if (added && quantises(engine, &layer->gate_up, rows)) {
+        RDI_TRY(run_quantising(engine, RDI_PART_GATE_UP, &layer->gate_up, &layer->mlp_norm, first, soon_gate_up));
+    } else {
+        RDI_TRY(run_norm(engine, &layer->mlp_norm, !added, layer->gate_up.fp8_input, first, batch->rows));
+        RDI_TRY(run_projection(engine, RDI_PART_GATE_UP, &layer->gate_up, s->normed, rows, s->wide, soon_gate_up));
+    }
     RDI_TRY(run_mlp_act(engine, layer, rows));
-    return run_projection(engine, RDI_PART_DOWN, &layer->down, s->narrow, rows, s->delta);
+    return run_projection(engine, RDI_PART_DOWN, &layer->down, s->narrow, rows, s->delta, weights_soon(engine, next, SOON_DOWN));
 }
 
 // The last layer's attention: of a window that starts inside the batch only its rows remain, as one sequence each row's own
@@ -332,11 +341,9 @@ rd_status rdi_forward(rd_engine *engine) {
                            .scale = 1.0f};
     if (!left_out(engine, RDI_PART_EMBED, engine->plan[RDI_PLAN_EMBED], 0, 0, 0))
         RDI_TRY(rd_embed_run(engine->plan[RDI_PLAN_EMBED], &embed, engine->memory.stream));
-    const bool fused = takes_fused(engine);
-    for (int32_t i = 0; i < engine->geometry.layers; i++)
-        RDI_TRY(fused ? run_fused_layer(engine, i) : run_layer(engine, i));
+    for (int32_t i = 0; i < engine->geometry.layers; i++) RDI_TRY(run_layer(engine, i));
     if (batch->first_out == batch->rows) return RD_OK;
-    return run_norm(engine, &engine->final_norm, !fused, false, batch->first_out, batch->rows);
+    return run_norm(engine, &engine->final_norm, true, false, batch->first_out, batch->rows);
 }
 
 rd_status rdi_forward_head(rd_engine *engine, int32_t row, int32_t count, float *logits) {
@@ -344,5 +351,5 @@ rd_status rdi_forward_head(rd_engine *engine, int32_t row, int32_t count, float 
     int64_t at =
         (int64_t)(row - engine->batch.first_out) * g->hidden * (int64_t)rd_dtype_bytes(g->normed_dtype);
     unsigned char *input = (unsigned char *)engine->scratch.normed + at;
-    return run_projection(engine, RDI_PART_HEAD, &engine->head, input, count, logits);
+    return run_projection(engine, RDI_PART_HEAD, &engine->head, input, count, logits, (rd_tensor){0});
 }

@@ -348,10 +348,10 @@ static rd_status measure_quantising(rd_engine *engine, const rdi_linear_plan *pl
     rdi_linear linear = {.n = plan->n, .k = plan->k, .w = plan->w, .scale = plan->scale, .c_dtype = plan->c_dtype};
     linear.w.data = linear.scale.data = s->wide; // any pointer: a size query reads nothing
     for (int32_t rows = 1; rows <= plan->quantising_rows; rows++) {
-        rd_quant_args quant = rdi_quantising_input(engine, plan->fuse, &engine->final_norm, rows, plan->k);
+        rd_quant_args quant = rdi_quantising_input(engine, plan->fuse, &engine->final_norm, 0, rows, plan->k);
         rd_gemm_args gemm = rdi_linear_args(engine, &linear, false, NULL, rows, s->wide, plan->n);
         size_t needed = 0;
-        RDI_TRY(rd_quant_gemm_run(plan->quantising, &quant, &gemm, NULL, NULL, &needed, NULL));
+        RDI_TRY(rd_quant_gemm_run(plan->quantising, &quant, &gemm, NULL, &needed, NULL));
         *bytes = rdi_max(*bytes, (int64_t)needed);
     }
     return RD_OK;

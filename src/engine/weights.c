@@ -95,7 +95,7 @@ static layer_weights weights_of(const rd_model *model, int32_t layer) {
 #undef SLOT
 }
 
-static const char fuse_none[] = "none", fuse_norm[] = "rmsnorm", fuse_silu[] = "silu_mul";
+static const char fuse_none[] = "none", fuse_norm[] = "rmsnorm";
 
 static rd_status bind_layer(rd_engine *engine, rdi_slab *slab, int32_t index) {
     const rdi_geometry *g = &engine->geometry;
@@ -111,29 +111,16 @@ static rd_status bind_layer(rd_engine *engine, rdi_slab *slab, int32_t index) {
         layer->k_scale = take_f32(engine, slab, g->kv_heads);
         layer->v_scale = take_f32(engine, slab, g->kv_heads);
     }
-    const rdi_linear_question inward = {
-        .fp8_input = true, .a_dtype = g->normed_dtype, .c_dtype = g->act_dtype, .rows = g->row_capacity, .fuse = fuse_norm};
+    rdi_linear_question inward = {
+        .fp8_input = true, .a_dtype = g->normed_dtype, .c_dtype = g->act_dtype, .rows = g->row_capacity, .fuse = NULL};
     rdi_linear_question outward = {
         .fp8_input = true, .a_dtype = g->act_dtype, .c_dtype = RD_DTYPE_F32, .rows = g->row_capacity, .fuse = fuse_none};
     RDI_TRY(bind_projection(engine, slab, w.qkv, 3, inward, &layer->qkv));
     RDI_TRY(bind_projection(engine, slab, w.o, 1, outward, &layer->o));
+    inward.fuse = fuse_norm;
     RDI_TRY(bind_projection(engine, slab, w.gate_up, 2, inward, &layer->gate_up));
-    outward.fuse = fuse_silu;
+    outward.fuse = NULL;
     return bind_projection(engine, slab, w.down, 1, outward, &layer->down);
-}
-
-// All of a model's layers or none: a pass takes one way.
-static int32_t fused_rows(const rd_engine *engine) {
-    int32_t rows = engine->geometry.step_rows;
-    for (int32_t i = 0; i < engine->geometry.layers; i++) {
-        const rdi_layer *layer = &engine->layer[i];
-        const rdi_projection *all[] = {&layer->qkv, &layer->o, &layer->gate_up, &layer->down};
-        for (size_t p = 0; p < RDI_COUNT(all); p++) {
-            const rdi_linear *linear = rdi_quantising(all[p]);
-            rows = (int32_t)rdi_min(rows, linear ? linear->quantising_rows : 0);
-        }
-    }
-    return rows;
 }
 
 rd_status rdi_engine_bind_weights(rd_engine *engine, rdi_slab *slab) {
@@ -149,7 +136,6 @@ rd_status rdi_engine_bind_weights(rd_engine *engine, rdi_slab *slab) {
     }
     engine->final_norm = take_f32(engine, slab, g->hidden);
     for (int32_t i = 0; i < g->layers; i++) RDI_TRY(bind_layer(engine, slab, i));
-    engine->geometry.fused_rows = fused_rows(engine);
     // The head stays W8A16 under W8A8 too: its input would be rounded right before the logits, and at one row nothing is won.
     const rdi_weight *head[] = {rdi_model_weight(engine->model, RDI_HEAD)};
     const rdi_linear_question question = {.one_class = true,

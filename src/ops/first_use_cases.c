@@ -45,7 +45,7 @@ static rd_status run_rope_kv_write(const rd_plan *plan, const rdi_any_args *args
     return ws ? rd_rope_kv_write_run(plan, &args->rope_kv_write.rope, &args->rope_kv_write.kv, NULL) : RD_OK;
 }
 static rd_status run_quant_gemm(const rd_plan *plan, const rdi_any_args *args, void *ws, size_t *bytes) {
-    return rd_quant_gemm_run(plan, &args->quant_gemm.quant, &args->quant_gemm.gemm, NULL, ws, bytes, NULL);
+    return rd_quant_gemm_run(plan, &args->quant_gemm.quant, &args->quant_gemm.gemm, ws, bytes, NULL);
 }
 
 #define AT(type_, member_) offsetof(rd_##type_##_args, member_)

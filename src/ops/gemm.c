@@ -4,6 +4,7 @@
 #include "kernels/gemm_fp8block/layout.h"
 #include "ops/quant_gemm.h"
 
+#include <stddef.h>
 #include <string.h>
 
 typedef struct gemm_call {
@@ -144,6 +145,18 @@ static rd_status check_scales(const gemm_call *call, bool quantised_a) {
     return RD_OK;
 }
 
+static rd_status check_soon(const gemm_call *call) {
+    const rd_tensor *soon = &call->in->soon;
+    if (call->in->struct_size < sizeof *call->in || !soon->data) return RD_OK;
+    RDI_TRY(rdi_check_tensor(call->op, "soon", soon, 1, RD_DTYPE_NONE));
+    RDI_TRY(rdi_check_stride(call->op, "soon", soon, 0, 1));
+    if ((uintptr_t)soon->data % 16)
+        return rdi_fail(RD_E_INVALID, "%s: soon: data=%p, needs alignment to 16 bytes", call->op, soon->data);
+    call->out->soon = soon->data;
+    call->out->soon_bytes = soon->shape[0] * (int64_t)rd_dtype_bytes(soon->dtype);
+    return RDI_CHECK_PLACES(call->plan, {"soon", soon});
+}
+
 // c, w, its scales and bias, of m rows of k.
 static rd_status check_product(const gemm_call *call, int64_t m, int64_t k) {
     const rd_gemm_args *in = call->in;
@@ -159,14 +172,15 @@ static rd_status check_product(const gemm_call *call, int64_t m, int64_t k) {
     out->c_stride = in->c.stride[0];
     RDI_TRY(check_weight(call, bf16 ? "bf16" : "fp8_e4m3"));
     if (!bf16) RDI_TRY(check_scales(call, quantised_a));
-    return check_bias(call);
+    RDI_TRY(check_bias(call));
+    return check_soon(call);
 }
 
 static rd_status check_call(const gemm_call *call) {
     const rd_gemm_args *in = call->in;
     rdi_gemm_args *out = call->out;
     bool quantised_a = !strcmp(call->op, "gemm_fp8block");
-    RDI_TRY(rdi_check_struct(call->op, in->struct_size, sizeof *in));
+    RDI_TRY(rdi_check_struct(call->op, in->struct_size, offsetof(rd_gemm_args, soon)));
     RDI_TRY(check_matrix(call, "a", &in->a, "a_dtype", quantised_a ? "fp8_e4m3" : "bf16 fp16 fp32", false));
     RDI_TRY(check_product(call, in->a.shape[0], in->a.shape[1]));
     out->a = in->a.data;

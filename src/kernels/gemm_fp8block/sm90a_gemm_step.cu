@@ -83,6 +83,7 @@ __device__ __forceinline__ void produce_weights(const rdk_gemm_step_args &args, 
         at.advance<s::stages>();
         if (++kb == args.k_blocks) kb = 0, tile++;
     }
+    if (lane == 0) ask_soon(args);
 }
 
 template <int TOKENS, int GROUPS>

@@ -28,6 +28,14 @@ __device__ __forceinline__ int32_t own_tile(int32_t unit_tile) {
     return unit_tile * 2 + blockIdx.x % 2;
 }
 
+// What the launches behind this one read, a block's share of it, into the second-level cache: their first bytes come while this
+// kernel's last sums travel and while small kernels run that leave the memory idle.
+template <typename ARGS> __device__ __forceinline__ void ask_soon(const ARGS &args) {
+    const int64_t piece = 8192, part = (args.soon_bytes / 16 + gridDim.x - 1) / gridDim.x * 16;
+    int64_t at = part * blockIdx.x, end = min(at + part, args.soon_bytes / 16 * 16);
+    for (; at < end; at += piece) prefetch_bytes(args.soon + at, (uint32_t)min(end - at, piece));
+}
+
 __device__ __forceinline__ void group_sync(int group) {
     asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
 }

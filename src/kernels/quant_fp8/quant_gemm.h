@@ -12,8 +12,6 @@ typedef struct rdi_quant_gemm_args {
     rdi_quant_args quant; // q and q_scale: NULL
     rdi_gemm_args gemm;   // a and a_scale: NULL
     bool accumulate;      // c += product; c is f32 then
-    const void *soon;     // NULL, or memory that launches behind this one read
-    int64_t soon_bytes;
 } rdi_quant_gemm_args;
 
 #endif // RDI_QUANT_GEMM_H

@@ -61,6 +61,7 @@ template <int TOKENS, int GROUPS> __device__ __forceinline__ void stream_weights
     int32_t tile = f.begin / args.k_blocks, kb = f.begin - tile * args.k_blocks, slot = 0;
     uint32_t parity = 1;
     for (int32_t unit = f.begin; unit < f.end; unit++) {
+        if (unit == f.end - args.trigger) launch_dependents();
         if (unit == f.begin + args.stages) // the ring is full and the tokens may be far
             for (int32_t next = unit; next < unit + args.ahead && next < f.end; next++)
                 prefetch_box(args.w_map, next % args.k_blocks * K_BLOCK, own_tile(next / args.k_blocks) * GROUPS * GROUP_ROWS);
@@ -71,9 +72,7 @@ template <int TOKENS, int GROUPS> __device__ __forceinline__ void stream_weights
         if (++slot == args.stages) slot = 0, parity ^= 1;
         if (++kb == args.k_blocks) kb = 0, tile++;
     }
-    int64_t part = (args.soon_bytes / 16 + gridDim.x - 1) / gridDim.x * 16, at = part * blockIdx.x,
-            end = min(at + part, args.soon_bytes / 16 * 16);
-    for (; at < end; at += 8192) prefetch_bytes(args.soon + at, (uint32_t)min(end - at, (int64_t)8192));
+    ask_soon(args);
 }
 
 // ---- the tokens --------------------------------------------------------------------------------------------------------
@@ -322,8 +321,8 @@ template <int TOKENS, int GROUPS> struct multiplier {
 
 template <int FUSE, int TOKENS, int GROUPS> __device__ __forceinline__ void fused_block(const rdk_quant_gemm_sm90a_args &args) {
     using s = fused<TOKENS, GROUPS>;
-    launch_dependents();
     s f(args);
+    if (args.trigger > f.end - f.begin) launch_dependents();
     if (threadIdx.x == 0) {
         for (int i = 0; i < args.stages; i++) {
             barrier_init(&f.full[i], 1);

@@ -21,6 +21,7 @@ typedef struct rdk_quant_gemm_sm90a_args {
     int32_t ranges, range_units, range_rest; // as rdk_gemm_step_args
     int32_t slots;                           // k blocks of tokens in shared memory: all of K, or those of a run
     int32_t stages, ahead;                   // of the ring; units asked for beyond it
+    int32_t trigger; // the next kernel may start when this many units are left to ask for
     int32_t x_type, up_type, norm_type, w_scale_e8m0, bias_type, c_type;
     int32_t accumulate; // onto what c holds
     float eps, weight_offset;

@@ -59,13 +59,13 @@ static rdk_quant_gemm_sm90a_args kernel_args(const rdi_quant_gemm_args *a, const
         .bias = RDK_ADDR(g->bias),
         .c = RDK_ADDR(g->c),
         .partials = RDK_ADDR(ws),
-        .soon = RDK_ADDR(a->soon),
+        .soon = RDK_ADDR(g->soon),
         .x_stride = q->x_stride,
         .up_stride = q->up_stride,
         .w_scale_stride_n = g->w_scale_stride_n,
         .w_scale_stride_k = g->w_scale_stride_k,
         .c_stride = g->c_stride,
-        .soon_bytes = a->soon ? a->soon_bytes : 0,
+        .soon_bytes = g->soon_bytes,
         .m = (int32_t)g->m,
         .n = (int32_t)g->n,
         .k = (int32_t)g->k,
@@ -97,6 +97,7 @@ int32_t rdi_quant_gemm_sm90a_geometry(const void *args, void *ws, const rd_devic
                   stage = rdk_quant_gemm_stage_bytes(cut.rows);
     kernel.stages = (int32_t)rdi_min((BLOCK_BYTES - fixed) / stage, MOST_STAGES);
     kernel.ahead = AHEAD_BYTES / (cut.rows * RDK_K_BLOCK);
+    kernel.trigger = 1;
     if (kernel.stages < 2) {
         rdi_fail(RD_E_INVALID, "%s: k=%lld, needs fewer than %d bytes of codes a block", op, (long long)a->gemm.k,
                  BLOCK_BYTES - 2 * stage);
