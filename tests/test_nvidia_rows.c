@@ -189,7 +189,8 @@ static void test_w8a16(void **state) {
     assert_int_equal(rdi_gemm_w8a16_chunk_sm90a_ws(&a, 132), 0);
 }
 
-// A row a block, sixteen elements a thread; one 16-bit type and whole 16-byte pieces take the quick kernels.
+// A row a block, sixteen elements a thread; one 16-bit type and whole 16-byte pieces take the quick kernels, and few rows of these
+// four blocks each, eight elements a thread.
 static void test_norms(void **state) {
     (void)state;
     rdi_launch out[RDI_MAX_LAUNCHES];
@@ -207,6 +208,14 @@ static void test_norms(void **state) {
     assert_string_equal(out[0].kernel, "rdk_rmsnorm_sm90a_bf16");
     assert_int_equal(out[0].grid[0], 70000);
     assert_int_equal(out[0].block[0], 320);
+    norm.m = 33; // 132 multiprocessors
+    assert_int_equal(rdi_rmsnorm_sm90a_geometry(&norm, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_rmsnorm_sm90a_bf16_cluster");
+    assert_int_equal(out[0].grid[0], 33 * 4);
+    assert_int_equal(out[0].block[0], 160); // 4 x 160 x 8 = 5120
+    norm.m = 34;
+    assert_int_equal(rdi_rmsnorm_sm90a_geometry(&norm, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_rmsnorm_sm90a_bf16");
     norm.y_dtype = RD_DTYPE_F32;
     assert_int_equal(rdi_rmsnorm_sm90a_geometry(&norm, NULL, &h200, out), 1);
     assert_string_equal(out[0].kernel, "rdk_rmsnorm_sm90a_any");
@@ -225,6 +234,21 @@ static void test_norms(void **state) {
     assert_int_equal(rdi_quant_sm90a_geometry(&quant, NULL, &h200, out), 1);
     assert_string_equal(out[0].kernel, "rdk_quant_fp8_sm90a_many");
     assert_int_equal(out[0].grid[0], 67); // two rows a block, the last one alone
+    const rdi_quant_args fused = {.m = 1,
+                                  .k = 5128,
+                                  .x = (void *)4096,
+                                  .norm_weight = (void *)8192,
+                                  .residual = (void *)16384,
+                                  .x_stride = 5128,
+                                  .residual_stride = 5128,
+                                  .x_dtype = RD_DTYPE_F16,
+                                  .norm_dtype = RD_DTYPE_F16,
+                                  .residual_dtype = RD_DTYPE_F16,
+                                  .fuse = RDI_FUSE_ADD_RMSNORM};
+    assert_int_equal(rdi_quant_norm_sm90a_geometry(&fused, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_quant_fp8_norm_sm90a_f16_add_cluster");
+    assert_int_equal(out[0].grid[0], 4);
+    assert_int_equal(out[0].block[0], 192); // six warps of 256 elements
 }
 
 // A warp a head; with many tokens four heads of a token a warp.
@@ -265,22 +289,22 @@ static void test_heads(void **state) {
     assert_int_equal(out[0].grid[0], (4001 * 50 + 3) / 4);
 }
 
-// Slices of 8192 logits by rows in both launches; a row's words stand 16-byte aligned behind each other.
+// A cluster of eight blocks a row, each with an eighth of it in shared memory, as much as fits.
 static void test_sample(void **state) {
     (void)state;
     rdi_launch out[RDI_MAX_LAUNCHES];
     rdi_sample_args a = {.rows = 5, .vocab = 151936, .logits_stride = 151936};
-    assert_int_equal(rdi_sample_sm90a_geometry(&a, NULL, &h200, out), 2);
-    assert_string_equal(out[0].kernel, "rdk_sample_sm90a_tops");
-    assert_string_equal(out[1].kernel, "rdk_sample_sm90a_draw");
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(out[i].grid[0], 19);
-        assert_int_equal(out[i].grid[1], 5);
-    }
-    assert_int_equal(out[1].block[0], 1024);
-    size_t row = 20 * 8 + 2048 * 8 + 2048 * 4 + 16; // tops, masses, counts, the counter of slices
-    assert_int_equal(row % 16, 0);
-    assert_int_equal(rdi_sample_sm90a_ws(&a, 132), 5 * row);
+    assert_int_equal(rdi_sample_sm90a_geometry(&a, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_sample_sm90a");
+    assert_int_equal(out[0].grid[0], 40);
+    assert_int_equal(out[0].block[0], 1024);
+    assert_int_equal(out[0].shared_bytes, 77824 + 151936 / 8 * 4);
+    a.vocab = 524288;
+    assert_int_equal(rdi_sample_sm90a_geometry(&a, NULL, &h200, out), 1);
+    assert_in_range(out[0].shared_bytes, 200000, 227 * 1024);
+    a.vocab = 1; // vectors of four
+    assert_int_equal(rdi_sample_sm90a_geometry(&a, NULL, &h200, out), 1);
+    assert_int_equal(out[0].shared_bytes, 77824 + 16);
 }
 
 // The hot kernels keep everything in registers (ptxas's own report, embedded by the build).

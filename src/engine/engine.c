@@ -244,7 +244,30 @@ static rd_status clear_cache(rd_engine *engine) {
                          engine->memory.stream);
 }
 
+// All of it at once, before the first allocation: what cannot fit is refused with the sum, and before weights are read for minutes.
+// Another program may still take a card's memory in between: then the allocation says so.
+static rd_status check_room(const rd_engine *engine) {
+    const rdi_geometry *g = &engine->geometry;
+    const int64_t most = INT64_MAX / 4, // slabs stop counting at twice that
+        weights = rdi_min(engine->weights.used_bytes, most), cache = rdi_min(engine->cache.used_bytes, most),
+                  rest = rdi_min(engine->scratch_slab.used_bytes, most / 2) +
+                         rdi_min(engine->workspace.used_bytes, most / 2);
+    rd_device_info info = {.struct_size = sizeof info};
+    RDI_TRY(rd_device_get_info(rd_ctx_device(engine->ctx), &info));
+    size_t room = (size_t)info.memory_bytes, total = 0; // of a host: all it has
+    if (g->on_card) RDI_TRY(rd_memory_info(engine->ctx, &room, &total));
+    const int64_t needed = weights + cache + rest;
+    if ((size_t)needed <= room || (!g->on_card && !room)) return RD_OK;
+    return rdi_fail(
+        RD_E_NOMEM,
+        "engine: context_tokens=%d, max_sessions=%d: needs %lld bytes (weights %lld, KV cache %lld, "
+        "activations and workspace %lld), %s has %zu%s",
+        g->context_tokens, g->max_sessions, (long long)needed, (long long)weights, (long long)cache,
+        (long long)rest, info.name, room, g->on_card ? " free" : "");
+}
+
 static rd_status make(rd_engine *engine, const rd_engine_options *options) {
+    RDI_TRY(check_room(engine));
     rdi_slab *const slabs[] = {&engine->weights, &engine->cache, &engine->scratch_slab, &engine->workspace};
     for (size_t i = 0; i < RDI_COUNT(slabs); i++) RDI_TRY(rdi_slab_alloc(slabs[i], &engine->memory));
     RDI_TRY(rdi_slab_alloc(&engine->host_slab, &engine->host_memory));

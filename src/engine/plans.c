@@ -4,7 +4,7 @@
 // not been measured.
 #include "engine/engine.h"
 
-#include "base/par.h"
+#include "ops/shared.h"
 
 #include <stdio.h>
 #include <string.h>

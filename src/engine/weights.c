@@ -7,7 +7,7 @@
 #include "engine/engine.h"
 
 #include "base/convert.h"
-#include "base/par.h"
+#include "ops/shared.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,6 +3,7 @@
 #include "ops/ctx.h"
 #include "ops/first_use.h"
 #include "ops/plan.h"
+#include "ops/shared.h"
 
 #include "policy/order.h"
 

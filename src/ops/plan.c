@@ -5,6 +5,7 @@
 
 #include "backend/backend.h"
 #include "ops/ctx.h"
+#include "ops/shared.h"
 #include "policy/order.h"
 
 #include <stdio.h>

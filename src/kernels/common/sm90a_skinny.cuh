@@ -277,6 +277,21 @@ template <class R> __device__ __forceinline__ skinny_run skinny_share(const rdk_
             (int32_t)blockIdx.x * R::columns};
 }
 
+// The body of a kernel: a warp for each side of the ring, the groups for multiply(ring, run).
+template <class R, typename F> __device__ __forceinline__ void skinny_block(const rdk_skinny_args &args, F multiply) {
+    extern __shared__ unsigned char shared_bytes[];
+    R &r = *reinterpret_cast<R *>(shared_bytes + (1024 - smem_address(shared_bytes) % 1024) % 1024);
+    skinny_start(args, r);
+    skinny_run run = skinny_share<R>(args);
+    int32_t warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
+    if (warp == R::groups * 4)
+        skinny_weights(args, r, run);
+    else if (warp == R::groups * 4 + 1)
+        skinny_columns(args, r, run);
+    else
+        multiply(r, run);
+}
+
 // f16 has 11 significant bits and f32 24, a bf16 part eight. Parts are cut off, not rounded: none overflows and their sum is exact.
 __device__ __forceinline__ void skinny_split(const rdk_skinny_split_args &args) {
     launch_dependents();
@@ -297,5 +312,11 @@ __device__ __forceinline__ void skinny_split(const rdk_skinny_split_args &args) 
                     args.k - at, RDK_BF16, cut);
     }
 }
+
+#define SKINNY_SPLIT_KERNEL(name_)                                                                                       \
+    extern "C" __global__ void __launch_bounds__(RDK_SKINNY_SPLIT_THREADS)                                               \
+        name_(const __grid_constant__ rdk_skinny_split_args args) {                                                      \
+        skinny_split(args);                                                                                              \
+    }
 
 #endif // RDK_SM90A_SKINNY_CUH

@@ -52,17 +52,7 @@ template <class R, bool WHOLE> __device__ __forceinline__ void multiply(const rd
 }
 
 template <class R, bool WHOLE> __device__ __forceinline__ void gemm_bf16_block(const rdk_skinny_args &args) {
-    extern __shared__ unsigned char shared_bytes[];
-    R &r = *reinterpret_cast<R *>(shared_bytes + (1024 - smem_address(shared_bytes) % 1024) % 1024);
-    skinny_start(args, r);
-    skinny_run run = skinny_share<R>(args);
-    int32_t warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
-    if (warp == R::groups * 4)
-        skinny_weights(args, r, run);
-    else if (warp == R::groups * 4 + 1)
-        skinny_columns(args, r, run);
-    else
-        multiply<R, WHOLE>(args, r, run);
+    skinny_block<R>(args, [&](R &r, const skinny_run &run) { multiply<R, WHOLE>(args, r, run); });
 }
 
 #define GEMM_BF16_KERNEL(prefix_, columns_, groups_, rows_, whole_)                                                              \
@@ -70,11 +60,6 @@ template <class R, bool WHOLE> __device__ __forceinline__ void gemm_bf16_block(c
                                                  skinny_ring<columns_, groups_, 1>::residents)                           \
         prefix_##_c##columns_##_r##rows_(const __grid_constant__ rdk_skinny_args args) {                                 \
         gemm_bf16_block<skinny_ring<columns_, groups_, 1>, whole_>(args);                                                        \
-    }
-#define GEMM_BF16_SPLIT_KERNEL(prefix_)                                                                                  \
-    extern "C" __global__ void __launch_bounds__(RDK_SKINNY_SPLIT_THREADS)                                               \
-        prefix_##_split(const __grid_constant__ rdk_skinny_split_args args) {                                            \
-        skinny_split(args);                                                                                              \
     }
 
 #endif // RDK_SM90A_GEMM_BF16_CUH

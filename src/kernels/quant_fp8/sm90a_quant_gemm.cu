@@ -6,7 +6,6 @@
 // The cut of the weights, the products and the order of all sums are those of sm90a_gemm_step.cu, the codes those of quant_fp8:
 // the result has the bits of the launches that it stands for.
 #include "kernels/common/sm90a_codes.cuh"
-#include "kernels/common/sm90a_norm.cuh"
 #include "kernels/gemm_fp8block/sm90a_step.cuh"
 #include "kernels/quant_fp8/sm90a_quant_gemm.h"
 
@@ -105,71 +104,6 @@ __device__ __forceinline__ void quantise_groups(const rdk_quant_gemm_sm90a_args 
             float scale = quantise_eight(e, codes);
             if (mine < count) f.keep(f.slot_of(args, f.begin + mine / args.m), mine % args.m, lane, codes, scale);
         }
-    }
-}
-
-// Eight elements of a row that no launch writes, by way of the first-level cache.
-__device__ __forceinline__ eight constant_eight(const void *row, int32_t at, int32_t count, int type) {
-    const char *from = static_cast<const char *>(row) + at * element_bytes(type);
-    if (count < 8 || (uint64_t)from % 16 != 0) return load_eight(row, at, count, type);
-    raw_eight r = {__ldg(reinterpret_cast<const uint4 *>(from)), {}};
-    if (type == RDK_F32) r.high = __ldg(reinterpret_cast<const uint4 *>(from) + 1);
-    return unpack(r, type);
-}
-
-// The norm as one block of rdk_norm_threads(k) threads takes it (sm90a_norm.cuh): warp by warp of that block, in its order.
-template <int TOKENS, int GROUPS>
-__device__ __forceinline__ void quantise_norm(const rdk_quant_gemm_sm90a_args &args, const fused<TOKENS, GROUPS> &f) {
-    using s = fused<TOKENS, GROUPS>;
-    const int32_t norm_warps = (args.k + 511) / 512, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    int32_t at[s::norm_rounds][2];
-#pragma unroll
-    for (int r = 0; r < s::norm_rounds; r++)
-#pragma unroll
-        for (int p = 0; p < 2; p++) {
-            int32_t in_block = r * s::warps + warp;
-            at[r][p] = in_block < norm_warps ? ((p * norm_warps + in_block) * 32 + lane) * 8 : args.k;
-            // Constants of the model: into the first-level cache by now.
-            if (at[r][p] < args.k) prefetch_first(static_cast<const char *>(args.norm_weight) + at[r][p] * element_bytes(args.norm_type));
-        }
-    wait_dependencies();
-    for (int32_t token = 0; token < args.m; token++) {
-        raw_eight x[s::norm_rounds][2];
-#pragma unroll
-        for (int r = 0; r < s::norm_rounds; r++)
-#pragma unroll
-            for (int p = 0; p < 2; p++)
-                x[r][p] = load_raw(args.x, token * args.x_stride + at[r][p], args.k - at[r][p], args.x_type);
-#pragma unroll
-        for (int r = 0; r < s::norm_rounds; r++) {
-            float v = 0.0f;
-#pragma unroll
-            for (int p = 0; p < 2; p++) {
-                eight e = unpack(x[r][p], args.x_type);
-#pragma unroll
-                for (int i = 0; i < 8; i++) v = fmaf(e.v[i], e.v[i], v);
-            }
-#pragma unroll
-            for (int step = 16; step; step /= 2) v += __shfl_xor_sync(0xffffffffu, v, step);
-            if (lane == 0) f.squares[r * s::warps + warp] = v;
-        }
-        named_sync(3, s::workers);
-        float sum = 0.0f;
-        for (int i = 0; i < norm_warps; i++) sum += f.squares[i];
-        const float inverse = inverse_of_squares(sum, args.k, args.eps);
-#pragma unroll
-        for (int r = 0; r < s::norm_rounds; r++)
-#pragma unroll
-            for (int p = 0; p < 2; p++) {
-                if (r * s::warps + warp >= norm_warps) continue; // a whole warp
-                eight e = unpack(x[r][p], args.x_type), w = constant_eight(args.norm_weight, at[r][p], args.k - at[r][p], args.norm_type);
-#pragma unroll
-                for (int i = 0; i < 8; i++) e.v[i] = e.v[i] * inverse * (w.v[i] + args.weight_offset);
-                uint2 codes;
-                float scale = quantise_eight(e, codes);
-                if (at[r][p] < args.k_blocks * K_BLOCK) f.keep(at[r][p] / K_BLOCK, token, at[r][p] % K_BLOCK, codes, scale);
-            }
-        if (token + 1 < args.m) named_sync(3, s::workers); // the squares are free again
     }
 }
 
@@ -340,10 +274,7 @@ template <int FUSE, int TOKENS, int GROUPS> __device__ __forceinline__ void fuse
         f.weight_scale[i] = row < args.n ? load_scale(args.w_scale, row / K_BLOCK * args.w_scale_stride_n + kb * args.w_scale_stride_k, args.w_scale_e8m0 != 0)
                                          : 0.0f;
     }
-    if constexpr (FUSE == RDK_QUANT_GEMM_NORM)
-        quantise_norm(args, f);
-    else
-        quantise_groups<FUSE == RDK_QUANT_GEMM_SILU>(args, f);
+    quantise_groups(args, f);
     fence_async();
     named_sync(3, s::workers);
     int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
