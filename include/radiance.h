@@ -329,9 +329,6 @@ typedef struct rd_gemm_args {
     rd_tensor w_scale; // [ceil(n/128), ceil(k/128)] f32 or e8m0
     rd_tensor bias;    // [n] f32 or bf16, optional
     rd_tensor c;       // [m, n] bf16, f16 or f32; any row stride
-    // Optional, [bytes] at a multiple of 16: constants that launches behind this one read. A row that can asks for them while the
-    // memory would otherwise be idle. A struct_size that ends before it means none.
-    rd_tensor soon;
 } rd_gemm_args;
 RD_API rd_status rd_gemm_run(const rd_plan *plan, const rd_gemm_args *args, void *ws, size_t *ws_bytes,
                              rd_stream stream);
@@ -357,12 +354,6 @@ typedef struct rd_quant_args {
 } rd_quant_args;
 RD_API rd_status rd_quant_run(const rd_plan *plan, const rd_quant_args *args, void *ws, size_t *ws_bytes,
                               rd_stream stream);
-
-// quant_gemm_fp8block: quant_fp8 of x (with its `fuse`, norms without a residual), then gemm_fp8block of its codes, in one launch
-// for the few rows of a decode step. Same bits as one after the other. The codes stay inside: q, q_scale, a and a_scale are left
-// out. With the query key accumulate=1 the product is added to what c holds, f32.
-RD_API rd_status rd_quant_gemm_run(const rd_plan *plan, const rd_quant_args *quant, const rd_gemm_args *gemm,
-                                   void *ws, size_t *ws_bytes, rd_stream stream);
 
 // attn_prefill, attn_decode: causal attention over a paged cache. Query token i of sequence s sits at absolute
 // position kv_lens[s] - q_len(s) + i. out = softmax(softcap(scale * q.k)) v, with window, sinks.

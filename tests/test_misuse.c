@@ -217,33 +217,6 @@ static rd_status run_rope_kv_write(const rd_plan *p, const void *args, void *ws,
     return rd_rope_kv_write_run(p, a ? &a->rope : NULL, a ? &a->kv : NULL, NULL);
 }
 
-typedef struct quantising_args {
-    rd_quant_args quant;
-    rd_gemm_args gemm;
-} quantising_args;
-static rd_status run_quant_gemm(const rd_plan *p, const void *args, void *ws, size_t *bytes) {
-    const quantising_args *a = args;
-    return rd_quant_gemm_run(p, a ? &a->quant : NULL, a ? &a->gemm : NULL, ws, bytes, NULL);
-}
-
-static void test_misuse_quant_gemm(void **state) {
-    (void)state;
-    static const field fields[] = {FIELD(quantising_args, quant.x, 0), FIELD(quantising_args, quant.norm_weight, ANY_TYPE),
-                                   FIELD(quantising_args, gemm.w, 0), FIELD(quantising_args, gemm.w_scale, 0),
-                                   FIELD(quantising_args, gemm.c, 0)};
-    quantising_args a = {{.struct_size = sizeof a.quant,
-                          .x = matrix(RD_DTYPE_F32, M, K),
-                          .norm_weight = vector(RD_DTYPE_F32, K),
-                          .eps = 1e-5f},
-                         {.struct_size = sizeof a.gemm,
-                          .w = matrix(RD_DTYPE_E4M3, N, K),
-                          .w_scale = matrix(RD_DTYPE_F32, 2, K / 128),
-                          .c = matrix(RD_DTYPE_F32, M, N)}};
-    CHECK("quant_gemm_fp8block", 8, run_quant_gemm, a, fields, RD_INT("n", N), RD_INT("k", K),
-          RD_WORD("x_dtype", "fp32"), RD_WORD("fuse", "rmsnorm"), RD_WORD("w_scale_dtype", "fp32"),
-          RD_WORD("c_dtype", "fp32"), RD_WORD("layout", "row"), RD_INT("accumulate", 1));
-}
-
 static void test_misuse_gemm(void **state) {
     (void)state;
     static const field fields[] = {FIELD(rd_gemm_args, a, 0),           FIELD(rd_gemm_args, a_scale, 0),
@@ -436,8 +409,7 @@ static int close_ctx(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_misuse_gemm),
-        cmocka_unit_test(test_misuse_quant_gemm),  cmocka_unit_test(test_misuse_quant),
+        cmocka_unit_test(test_misuse_gemm),  cmocka_unit_test(test_misuse_quant),
         cmocka_unit_test(test_misuse_attn),  cmocka_unit_test(test_misuse_elementwise),
         cmocka_unit_test(test_misuse_heads), cmocka_unit_test(test_misuse_sample),
     };

@@ -15,7 +15,6 @@ static const struct {
     {"gemm_fp8block_w8a16", check_gemm},
     {"gemm_bf16", check_gemm},
     {"quant_fp8", check_quant},
-    {"quant_gemm_fp8block", check_quant_gemm},
     {"attn_prefill", check_attn},
     {"attn_decode", check_attn},
     {"rmsnorm", check_rmsnorm},

@@ -85,19 +85,13 @@ const check_op *check_op_of(const char *op); // NULL: none
 // From a tensor's first to its last element; at least the dense size, because token-ordered caches lie in groups.
 size_t check_span_bytes(const rd_tensor *t);
 extern const check_op check_op_gemm, check_op_quant, check_op_attn, check_op_rmsnorm, check_op_rope,
-    check_op_act_mul, check_op_kv_write, check_op_rope_kv_write, check_op_quant_gemm, check_op_embed,
-    check_op_sample;
+    check_op_act_mul, check_op_kv_write, check_op_rope_kv_write, check_op_embed, check_op_sample;
 typedef struct check_rope_kv_write_args { // its run entry takes two structs
     rd_rope_args rope;
     rd_kv_write_args kv;
 } check_rope_kv_write_args;
-typedef struct check_quant_gemm_args { // and so does this one's
-    rd_quant_args quant;
-    rd_gemm_args gemm;
-} check_quant_gemm_args;
 enum { CHECK_ARGS_BYTES = sizeof(check_rope_kv_write_args) };
-_Static_assert(CHECK_ARGS_BYTES >= sizeof(rd_attn_args) && CHECK_ARGS_BYTES >= sizeof(check_quant_gemm_args),
-               "the largest args of an op");
+_Static_assert(CHECK_ARGS_BYTES >= sizeof(rd_attn_args), "the largest args of an op");
 rd_status check_call(rd_ctx *ctx, const check_op *op, const rd_plan *plan, const void *args);
 
 // ---- numbers -----------------------------------------------------------------------------------------------------------
@@ -112,7 +106,6 @@ float check_read(const void *data, rd_dtype dtype, int64_t at);
 void check_gemm(check_run *run);
 void check_attn(check_run *run);
 void check_quant(check_run *run);
-void check_quant_gemm(check_run *run);
 void check_rmsnorm(check_run *run);
 void check_rope(check_run *run);
 void check_act_mul(check_run *run);

@@ -44,11 +44,6 @@ static rd_status run_rope_kv_write(const rd_plan *plan, const void *args, void *
                                    rd_stream stream) {
     return without_ws(bare_rope_kv_write, plan, args, ws, bytes, stream);
 }
-static rd_status run_quant_gemm(const rd_plan *plan, const void *args, void *ws, size_t *bytes,
-                                rd_stream stream) {
-    const check_quant_gemm_args *a = args;
-    return rd_quant_gemm_run(plan, &a->quant, &a->gemm, ws, bytes, stream);
-}
 
 #define OP(name_, writes_, count_, ...)                                                                      \
     const check_op check_op_##name_ = {                                                                      \
@@ -76,13 +71,6 @@ const check_op check_op_rope_kv_write = {run_rope_kv_write,
                                          {H(rope.q), H(rope.k), H(rope.positions), H(rope.inv_freq),
                                           H(rope.q_norm), H(rope.k_norm), H(kv.v), H(kv.k_cache),
                                           H(kv.v_cache), H(kv.k_scale), H(kv.v_scale), H(kv.slots)}};
-#define P(member_) AT(check_quant_gemm_args, member_)
-const check_op check_op_quant_gemm = {
-    run_quant_gemm,
-    sizeof(check_quant_gemm_args),
-    1u << 5,
-    6,
-    {P(quant.x), P(quant.up), P(quant.norm_weight), P(gemm.w), P(gemm.w_scale), P(gemm.c)}};
 #define E(member_) AT(rd_embed_args, member_)
 OP(embed, 1u << 2, 3, E(table), E(ids), E(y))
 #define S(member_) AT(rd_sample_args, member_)
@@ -93,7 +81,6 @@ const check_op *check_op_of(const char *op) {
         const char *op;
         const check_op *calls;
     } known[] = {{"quant_fp8", &check_op_quant},
-                 {"quant_gemm_fp8block", &check_op_quant_gemm},
                  {"rmsnorm", &check_op_rmsnorm},
                  {"rope", &check_op_rope},
                  {"act_mul", &check_op_act_mul},

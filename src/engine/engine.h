@@ -50,8 +50,6 @@ typedef struct rdi_linear {
     rd_dtype a_dtype, c_dtype;
     const char *layout, *left_alone; // of w
     const rd_plan *plan[RDI_PASS_CLASSES];
-    const rd_plan *quantising; // takes what the quantiser would take; NULL where no row of the device does
-    int32_t quantising_rows;
 } rdi_linear;
 
 // Matrices that read the same input and write side by side: one when their rows can share a packed weight (block-FP8: all
@@ -65,6 +63,8 @@ typedef struct rdi_projection {
 
 typedef struct rdi_layer {
     rd_tensor attn_norm, mlp_norm, q_norm, k_norm; // norms of q and k: data NULL without qk-norm
+    rd_tensor attn_post_norm, mlp_post_norm;       // data NULL without them
+    bool local;                                    // sees a window of keys, with frequencies of its own
     rdi_projection qkv, o, gate_up, down;
     rd_tensor k_cache, v_cache, k_scale, v_scale;
 } rdi_layer;
@@ -73,11 +73,14 @@ typedef enum rdi_plan_slot {
     RDI_PLAN_EMBED = 0,
     RDI_PLAN_NORM,
     RDI_PLAN_ADD_NORM,
+    RDI_PLAN_POST_NORM,     // of what attention or MLP gives; NULL without
     RDI_PLAN_ROPE_KV_WRITE, // NULL where no row of the device takes it: then the next two
     RDI_PLAN_ROPE,
     RDI_PLAN_KV_WRITE,
     RDI_PLAN_PREFILL,
     RDI_PLAN_DECODE,
+    RDI_PLAN_LOCAL_PREFILL, // of layers with a window; NULL without
+    RDI_PLAN_LOCAL_DECODE,
     RDI_PLAN_ACT_MUL,
     RDI_PLAN_QUANT_NORM, // the quantising ones only for W8A8
     RDI_PLAN_QUANT_ADD_NORM,
@@ -92,25 +95,23 @@ typedef struct rdi_linear_plan {
     bool fp8, fp8_input, one_class;
     rd_dtype a_dtype, c_dtype;
     int64_t n, k, rows;
-    const char *fuse;
     const char *layout;
     char left_alone[128]; // why a weight stays row-major on a card; "" = it does not, or was not asked
     rd_tensor w, scale;
     rd_plan *plan[RDI_PASS_CLASSES]; // may be one and the same
-    rd_plan *quantising;             // as rdi_linear's
-    int32_t quantising_rows;
 } rdi_linear_plan;
 
 // Buffers of one pass, in the memory that kernels read. Rows are tokens.
 typedef struct rdi_scratch {
     float *residual, *delta; // [rows, hidden]
+    float *branch;           // [rows, hidden], with norms behind attention and MLP: what they normalise
     void *normed;            // [rows, hidden] of normed_dtype
     void *wide;              // [rows, qkv_dim] or [rows, 2 * intermediate] of act_dtype
     void *narrow;            // [rows, q_dim] or [rows, intermediate] of act_dtype
     float *logits;           // [logit_rows, vocab]
     uint8_t *codes;          // W8A8: [rows, the widest input]
     float *code_scales;
-    float *inv_freq;
+    float *inv_freq, *local_inv_freq; // of layers with a window; NULL without
     int32_t *ids, *positions, *kv_lens, *q_starts, *tail_starts, *block_table;
     int64_t *slots;
     rd_sample_row *sampling; // one row, and its token
@@ -209,7 +210,6 @@ typedef struct rdi_linear_question {
     bool one_class;            // prefill calls it as a step does: the head, which is asked for few rows
     rd_dtype a_dtype, c_dtype; // a_dtype: of an input that is not codes
     int64_t n, k, rows;        // rows: most rows of a call
-    const char *fuse;          // what stands before the quantiser of the input; NULL: it is not asked for
 } rdi_linear_question;
 rd_status rdi_engine_linear_plan(rd_engine *engine, const rdi_linear_question *question,
                                  const rdi_linear_plan **out);
@@ -220,10 +220,6 @@ rd_status rdi_engine_measure_workspace(rd_engine *engine,
 // ---- weights.c: carves the slab; while it counts, only shapes and plans are made. Load fills what was carved.
 bool rdi_weight_is_fp8(const rdi_weight *weight);
 rd_status rdi_engine_bind_weights(rd_engine *engine, rdi_slab *slab);
-// The matrix of a projection that quantises its own input, NULL where it cannot.
-static inline const rdi_linear *rdi_quantising(const rdi_projection *projection) {
-    return projection->count == 1 && projection->part[0].quantising ? &projection->part[0] : NULL;
-}
 rd_status rdi_engine_load_weights(rd_engine *engine, rd_progress_fn progress, void *progress_state);
 // ---- kv_scale.c: per-head scales of an fp8 cache, from the weights alone.
 rd_status rdi_engine_kv_scales(const rd_engine *engine, int32_t layer, float *k_scale, float *v_scale);
@@ -244,9 +240,6 @@ void rdi_step_graphs_free(rd_engine *engine);
 // Arguments shared by a run and by the size query for its workspace.
 rd_gemm_args rdi_linear_args(const rd_engine *engine, const rdi_linear *linear, bool fp8_input, void *input,
                              int32_t rows, void *output, int64_t output_stride);
-// What a projection that quantises its own input reads: the residual through `norm`, or the attention's output.
-rd_quant_args rdi_quantising_input(const rd_engine *engine, const char *fuse, const rd_tensor *norm, int32_t first,
-                                   int32_t rows, int64_t k);
 // The tensor, on the engine's device.
 static inline rd_tensor rdi_here(const rd_engine *engine, rd_tensor tensor) {
     tensor.device = engine->memory.device;

@@ -6,14 +6,12 @@
 //               x += W_down(silu(W_gate y) * W_up y),  y = norm(x)
 //   logits = W_head norm(x)
 //
+// Gemma's layers normalise what W_o and W_down give before it is added, gate with gelu, and see a window of keys but every few.
 // The sum into x is fused into the norm that follows it: `delta` holds what the last projection gave. After the last
 // layer's cache write only rows [first_out, rows) go on, because no other row's output is read again.
 #include "engine/engine.h"
 
 #include <math.h>
-#include <string.h>
-
-enum { SOON_QKV = 32 << 20, SOON_O = 8 << 20, SOON_GATE_UP = 8 << 20, SOON_DOWN = 8 << 20 };
 
 static rd_tensor rows_of(const rd_engine *engine, void *data, rd_dtype dtype, int64_t rows, int64_t columns,
                          int64_t row_stride) {
@@ -77,14 +75,13 @@ static bool linear_left_out(rd_engine *engine, rdi_part part, const rdi_linear *
 }
 
 static rd_status run_projection(rd_engine *engine, rdi_part part, const rdi_projection *projection,
-                                void *input, int32_t rows, void *output, rd_tensor soon) {
+                                void *input, int32_t rows, void *output) {
     for (int32_t p = 0; p < projection->count; p++) {
         const rdi_linear *linear = &projection->part[p];
         if (linear_left_out(engine, part, linear, rows)) continue;
         void *place = (unsigned char *)output + linear->column * (int64_t)rd_dtype_bytes(linear->c_dtype);
         rd_gemm_args args =
             rdi_linear_args(engine, linear, projection->fp8_input, input, rows, place, projection->n);
-        if (p + 1 == projection->count) args.soon = soon;
         size_t ws_bytes = (size_t)engine->workspace.bytes;
         RDI_TRY(rd_gemm_run(linear->plan[engine->batch.pass], &args, engine->workspace.base, &ws_bytes,
                             engine->memory.stream));
@@ -101,41 +98,6 @@ static rd_status run_quant(rd_engine *engine, rdi_part part, rdi_plan_slot slot,
         rdi_here(engine, rd_tensor_2d(engine->scratch.code_scales, RD_DTYPE_F32, rows, rdi_ceil_div(k, 128)));
     size_t ws_bytes = (size_t)engine->workspace.bytes;
     return rd_quant_run(engine->plan[slot], args, engine->workspace.base, &ws_bytes, engine->memory.stream);
-}
-
-// ---- a step of few rows: projections that quantise their own input, and add to the residual where they write to it ----------------
-rd_quant_args rdi_quantising_input(const rd_engine *engine, const char *fuse, const rd_tensor *norm, int32_t first,
-                                   int32_t rows, int64_t k) {
-    const rdi_scratch *s = &engine->scratch;
-    rd_quant_args args = {.struct_size = sizeof args};
-    if (!strcmp(fuse, "rmsnorm")) {
-        args.x = rows_of(engine, s->residual + first * k, RD_DTYPE_F32, rows, k, k);
-        args.norm_weight = *norm;
-        args.eps = rdi_model_get_config(engine->model)->norm_eps;
-    } else {
-        args.x = act_rows(engine, s->narrow, rows, k, k);
-    }
-    return args;
-}
-
-static bool quantises(const rd_engine *engine, const rdi_projection *projection, int32_t rows) {
-    const rdi_linear *linear = rdi_quantising(projection);
-    return linear && engine->batch.pass == RDI_PASS_STEP && rows <= linear->quantising_rows;
-}
-
-static rd_status run_quantising(rd_engine *engine, rdi_part part, const rdi_projection *projection, const rd_tensor *norm,
-                                int32_t first, rd_tensor soon) {
-    const rdi_linear *linear = rdi_quantising(projection);
-    const int32_t rows = engine->batch.rows - first;
-    const double elems = (double)linear->n * (double)linear->k;
-    const double bytes = elems + 4.0 * (double)(linear->scale.shape[0] * linear->scale.shape[1]);
-    if (left_out(engine, part, linear->quantising, rows, bytes, 2 * elems * rows)) return RD_OK;
-    void *output = norm ? engine->scratch.wide : (void *)(engine->scratch.residual + first * linear->n);
-    rd_quant_args quant = rdi_quantising_input(engine, norm ? "rmsnorm" : "none", norm, first, rows, linear->k);
-    rd_gemm_args gemm = rdi_linear_args(engine, linear, false, NULL, rows, output, linear->n);
-    gemm.soon = soon;
-    size_t ws_bytes = (size_t)engine->workspace.bytes;
-    return rd_quant_gemm_run(linear->quantising, &quant, &gemm, engine->workspace.base, &ws_bytes, engine->memory.stream);
 }
 
 // x += delta unless it is the first norm; then norm(x) as the next projection wants it: in `normed`, or codes.
@@ -161,6 +123,23 @@ static rd_status run_norm(rd_engine *engine, const rd_tensor *weight, bool add, 
     return rd_rmsnorm_run(plan, &args, engine->memory.stream);
 }
 
+// With norms behind attention and MLP: delta = norm(branch). Where a projection of either writes:
+static float *branch_of(const rd_engine *engine) {
+    return engine->scratch.branch ? engine->scratch.branch : engine->scratch.delta;
+}
+static rd_status run_post_norm(rd_engine *engine, const rd_tensor *weight, int32_t rows) {
+    const rd_plan *plan = engine->plan[RDI_PLAN_POST_NORM];
+    if (!plan || left_out(engine, RDI_PART_NORM, plan, rows, 0, 0)) return RD_OK;
+    const int64_t hidden = engine->geometry.hidden;
+    const rd_rmsnorm_args args = {
+        .struct_size = sizeof args,
+        .x = rows_of(engine, engine->scratch.branch, RD_DTYPE_F32, rows, hidden, hidden),
+        .weight = *weight,
+        .y = rows_of(engine, engine->scratch.delta, RD_DTYPE_F32, rows, hidden, hidden),
+        .eps = rdi_model_get_config(engine->model)->norm_eps};
+    return rd_rmsnorm_run(plan, &args, engine->memory.stream);
+}
+
 // ---- attention -------------------------------------------------------------------------------------------------------
 rd_attn_args rdi_attention_args(const rd_engine *engine, const rdi_layer *layer, int32_t rows, int32_t seqs,
                                 int32_t first) {
@@ -178,7 +157,8 @@ rd_attn_args rdi_attention_args(const rd_engine *engine, const rdi_layer *layer,
     args.kv_lens = rdi_here(engine, rd_tensor_1d(s->kv_lens, RD_DTYPE_I32, seqs));
     int32_t *starts = first > 0 ? s->tail_starts : s->q_starts;
     args.q_starts = rdi_here(engine, rd_tensor_1d(starts, RD_DTYPE_I32, seqs + 1));
-    args.scale = 1.0f / sqrtf((float)g->head_dim);
+    args.scale = rdi_model_get_config(engine->model)->attn_scale;
+    args.window = layer->local ? rdi_model_get_config(engine->model)->window : 0;
     args.max_q_len = (int32_t)rdi_min(engine->batch.longest, rows);
     args.max_kv_len = engine->batch.keys;
     return args;
@@ -193,7 +173,8 @@ static rd_status run_rope_and_cache(rd_engine *engine, const rdi_layer *layer, i
                          .k = heads_of(engine, k, rows, g->kv_heads, g->qkv_dim),
                          .positions = rdi_here(engine, rd_tensor_1d(s->positions, RD_DTYPE_I32, rows)),
                          .inv_freq =
-                             rdi_here(engine, rd_tensor_1d(s->inv_freq, RD_DTYPE_F32, g->head_dim / 2)),
+                             rdi_here(engine, rd_tensor_1d(layer->local ? s->local_inv_freq : s->inv_freq,
+                                                           RD_DTYPE_F32, g->head_dim / 2)),
                          .q_norm = layer->q_norm,
                          .k_norm = layer->k_norm,
                          .eps = rdi_model_get_config(engine->model)->norm_eps};
@@ -225,8 +206,9 @@ static bool attention_left_out(rd_engine *engine, const rd_plan *plan, const rd_
         const double length = batch->kv_lens[seq];
         const double rows =
             batch->seqs > 1 ? batch->q_starts[seq + 1] - batch->q_starts[seq] : (double)args->q.shape[0];
-        keys += length;
-        pairs += rows * (length - 0.5 * (rows - 1));
+        const double window = args->window ? (double)args->window : length;
+        keys += fmin(length, window + rows - 1);
+        pairs += rows * fmin(length - 0.5 * (rows - 1), window);
     }
     const double bytes = keys * 2 * g->kv_dim * (double)rd_dtype_bytes(g->kv_dtype);
     return left_out(engine, RDI_PART_ATTENTION, plan, args->max_q_len, bytes, 4 * pairs * g->q_dim);
@@ -236,12 +218,14 @@ static rd_status run_attention(rd_engine *engine, const rdi_layer *layer, int32_
     rdi_batch *batch = &engine->batch;
     rd_attn_args args = rdi_attention_args(engine, layer, batch->rows - first, batch->seqs, first);
     size_t ws_bytes = (size_t)engine->workspace.bytes;
-    const rd_plan *plan = engine->plan[batch->pass == RDI_PASS_PREFILL ? RDI_PLAN_PREFILL : RDI_PLAN_DECODE];
+    const rdi_plan_slot prefill = layer->local ? RDI_PLAN_LOCAL_PREFILL : RDI_PLAN_PREFILL,
+                        decode = layer->local ? RDI_PLAN_LOCAL_DECODE : RDI_PLAN_DECODE;
+    const rd_plan *plan = engine->plan[batch->pass == RDI_PASS_PREFILL ? prefill : decode];
     if (!attention_left_out(engine, plan, &args))
         RDI_TRY(rd_attn_run(plan, &args, engine->workspace.base, &ws_bytes, engine->memory.stream));
+    if (!layer->o.fp8_input) return RD_OK;
     const rdi_geometry *g = &engine->geometry;
     const int32_t rows = batch->rows - first;
-    if (!layer->o.fp8_input || quantises(engine, &layer->o, rows)) return RD_OK;
     rd_quant_args quant = {.x = act_rows(engine, engine->scratch.narrow, rows, g->q_dim, g->q_dim)};
     return run_quant(engine, RDI_PART_QUANT_ATTENTION, RDI_PLAN_QUANT_ATTN, &quant, rows, g->q_dim);
 }
@@ -263,43 +247,24 @@ static rd_status run_mlp_act(rd_engine *engine, const rdi_layer *layer, int32_t 
     return rd_act_mul_run(engine->plan[RDI_PLAN_ACT_MUL], &args, engine->memory.stream);
 }
 
-// [from, from + bytes) of the weights, which lie in the order in which a pass reads them; nothing outside a step.
-static rd_tensor weights_soon(const rd_engine *engine, const void *from, int64_t bytes) {
-    const rdi_slab *slab = &engine->weights;
-    const int64_t left = from ? slab->base + slab->bytes - (const unsigned char *)from : 0;
-    if (engine->batch.pass != RDI_PASS_STEP || !engine->geometry.on_card || left < 16 || bytes < 16) return (rd_tensor){0};
-    return rdi_here(engine, rd_tensor_1d((void *)(uintptr_t)from, RD_DTYPE_E4M3, rdi_min(bytes, left)));
-}
-
 static rd_status run_layer(rd_engine *engine, int32_t index) {
     const rdi_batch *batch = &engine->batch;
     const rdi_layer *layer = &engine->layer[index];
     const rdi_scratch *s = &engine->scratch;
-    const unsigned char *o_weights = layer->o.part[0].w.data;
-    const void *next = index + 1 < engine->geometry.layers ? layer[1].qkv.part[0].w.data : NULL;
     RDI_TRY(run_norm(engine, &layer->attn_norm, index > 0, layer->qkv.fp8_input, 0, batch->rows));
-    RDI_TRY(run_projection(engine, RDI_PART_QKV, &layer->qkv, s->normed, batch->rows, s->wide,
-                           weights_soon(engine, o_weights, SOON_QKV)));
+    RDI_TRY(run_projection(engine, RDI_PART_QKV, &layer->qkv, s->normed, batch->rows, s->wide));
     RDI_TRY(run_rope_and_cache(engine, layer, batch->rows));
     int32_t first = index + 1 == engine->geometry.layers ? batch->first_out : 0, rows = batch->rows - first;
     if (rows == 0)
         return RD_OK; // a chunk whose outputs nobody reads: its keys and values are all that matters
     RDI_TRY(run_attention(engine, layer, first));
-    const bool added = quantises(engine, &layer->o, rows);
-    const rd_tensor soon_o = weights_soon(engine, o_weights + SOON_QKV, SOON_O);
-    if (added)
-        RDI_TRY(run_quantising(engine, RDI_PART_O, &layer->o, NULL, first, soon_o));
-    else
-        RDI_TRY(run_projection(engine, RDI_PART_O, &layer->o, s->narrow, rows, s->delta, soon_o));
-    const rd_tensor soon_gate_up = weights_soon(engine, layer->down.part[0].w.data, SOON_GATE_UP);
-    if (added && quantises(engine, &layer->gate_up, rows)) {
-        RDI_TRY(run_quantising(engine, RDI_PART_GATE_UP, &layer->gate_up, &layer->mlp_norm, first, soon_gate_up));
-    } else {
-        RDI_TRY(run_norm(engine, &layer->mlp_norm, !added, layer->gate_up.fp8_input, first, batch->rows));
-        RDI_TRY(run_projection(engine, RDI_PART_GATE_UP, &layer->gate_up, s->normed, rows, s->wide, soon_gate_up));
-    }
+    RDI_TRY(run_projection(engine, RDI_PART_O, &layer->o, s->narrow, rows, branch_of(engine)));
+    RDI_TRY(run_post_norm(engine, &layer->attn_post_norm, rows));
+    RDI_TRY(run_norm(engine, &layer->mlp_norm, true, layer->gate_up.fp8_input, first, batch->rows));
+    RDI_TRY(run_projection(engine, RDI_PART_GATE_UP, &layer->gate_up, s->normed, rows, s->wide));
     RDI_TRY(run_mlp_act(engine, layer, rows));
-    return run_projection(engine, RDI_PART_DOWN, &layer->down, s->narrow, rows, s->delta, weights_soon(engine, next, SOON_DOWN));
+    RDI_TRY(run_projection(engine, RDI_PART_DOWN, &layer->down, s->narrow, rows, branch_of(engine)));
+    return run_post_norm(engine, &layer->mlp_post_norm, rows);
 }
 
 // The last layer's attention: of a window that starts inside the batch only its rows remain, as one sequence each row's own
@@ -338,7 +303,7 @@ rd_status rdi_forward(rd_engine *engine) {
                            .table = engine->embed,
                            .ids = rdi_here(engine, rd_tensor_1d(s->ids, RD_DTYPE_I32, batch->rows)),
                            .y = rows_of(engine, s->residual, RD_DTYPE_F32, batch->rows, hidden, hidden),
-                           .scale = 1.0f};
+                           .scale = rdi_model_get_config(engine->model)->embed_scale};
     if (!left_out(engine, RDI_PART_EMBED, engine->plan[RDI_PLAN_EMBED], 0, 0, 0))
         RDI_TRY(rd_embed_run(engine->plan[RDI_PLAN_EMBED], &embed, engine->memory.stream));
     for (int32_t i = 0; i < engine->geometry.layers; i++) RDI_TRY(run_layer(engine, i));
@@ -351,5 +316,5 @@ rd_status rdi_forward_head(rd_engine *engine, int32_t row, int32_t count, float 
     int64_t at =
         (int64_t)(row - engine->batch.first_out) * g->hidden * (int64_t)rd_dtype_bytes(g->normed_dtype);
     unsigned char *input = (unsigned char *)engine->scratch.normed + at;
-    return run_projection(engine, RDI_PART_HEAD, &engine->head, input, count, logits, (rd_tensor){0});
+    return run_projection(engine, RDI_PART_HEAD, &engine->head, input, count, logits);
 }

@@ -32,7 +32,11 @@ static rd_status plan_norms(rd_engine *engine) {
         RDI_TRY(plan_slot(engine, residual ? RDI_PLAN_ADD_NORM : RDI_PLAN_NORM, "rmsnorm", params,
                           (int32_t)RDI_COUNT(params), 1, g->row_capacity));
     }
-    return RD_OK;
+    if (!rdi_model_get_config(engine->model)->post_norms) return RD_OK;
+    const rd_param post[] = {RD_INT("k", g->hidden), RD_WORD("x_dtype", "fp32"), RD_WORD("y_dtype", "fp32"),
+                             RD_WORD("weight_dtype", "fp32"), RD_INT("residual", 0)};
+    return plan_slot(engine, RDI_PLAN_POST_NORM, "rmsnorm", post, (int32_t)RDI_COUNT(post), 1,
+                     g->row_capacity);
 }
 
 static rd_status plan_quant(rd_engine *engine, rdi_plan_slot slot, int64_t k, const char *x_dtype,
@@ -43,7 +47,7 @@ static rd_status plan_quant(rd_engine *engine, rdi_plan_slot slot, int64_t k, co
 }
 
 enum { ATTN_KEYS = 11 };
-static void attention_question(const rdi_geometry *g, rd_param attn[ATTN_KEYS]) {
+static void attention_question(const rdi_geometry *g, bool local, rd_param attn[ATTN_KEYS]) {
     const char *act = rd_dtype_name(g->act_dtype);
     const rd_param params[ATTN_KEYS] = {RD_INT("head_dim", g->head_dim),
                                         RD_INT("gqa", g->q_heads / g->kv_heads),
@@ -52,7 +56,7 @@ static void attention_question(const rdi_geometry *g, rd_param attn[ATTN_KEYS]) 
                                         RD_WORD("kv_dtype", rd_dtype_name(g->kv_dtype)),
                                         RD_WORD("out_dtype", act),
                                         RD_WORD("k_order", g->k_token_order ? "token" : "dim"),
-                                        RD_INT("window", 0),
+                                        RD_INT("window", local),
                                         RD_INT("softcap", 0),
                                         RD_INT("sinks", 0),
                                         RD_INT("causal", 1)};
@@ -82,9 +86,13 @@ static rd_status plan_heads(rd_engine *engine) {
 static rd_status plan_attention(rd_engine *engine) {
     const rdi_geometry *g = &engine->geometry;
     rd_param attn[ATTN_KEYS];
-    attention_question(g, attn);
-    RDI_TRY(plan_slot(engine, RDI_PLAN_PREFILL, "attn_prefill", attn, ATTN_KEYS, 1, g->chunk_rows));
-    RDI_TRY(plan_slot(engine, RDI_PLAN_DECODE, "attn_decode", attn, ATTN_KEYS, 1, RD_MAX_VERIFY_WIDTH));
+    for (int local = 0; local <= (rdi_model_get_config(engine->model)->window > 0); local++) {
+        attention_question(g, local, attn);
+        RDI_TRY(plan_slot(engine, local ? RDI_PLAN_LOCAL_PREFILL : RDI_PLAN_PREFILL, "attn_prefill", attn,
+                          ATTN_KEYS, 1, g->chunk_rows));
+        RDI_TRY(plan_slot(engine, local ? RDI_PLAN_LOCAL_DECODE : RDI_PLAN_DECODE, "attn_decode", attn,
+                          ATTN_KEYS, 1, RD_MAX_VERIFY_WIDTH));
+    }
     return plan_heads(engine);
 }
 
@@ -96,14 +104,16 @@ rd_status rdi_engine_make_plans(rd_engine *engine) {
     RDI_TRY(plan_slot(engine, RDI_PLAN_EMBED, "embed", embed, (int32_t)RDI_COUNT(embed), 0, 0));
     RDI_TRY(plan_norms(engine));
     RDI_TRY(plan_attention(engine));
-    const rd_param act[] = {RD_INT("k", g->intermediate), RD_WORD("act", "silu"),
+    const bool gelu = rdi_model_get_config(engine->model)->gelu;
+    const rd_param act[] = {RD_INT("k", g->intermediate), RD_WORD("act", gelu ? "gelu_tanh" : "silu"),
                             RD_WORD("x_dtype", act_word(engine)), RD_WORD("y_dtype", act_word(engine))};
     RDI_TRY(plan_slot(engine, RDI_PLAN_ACT_MUL, "act_mul", act, (int32_t)RDI_COUNT(act), 1, g->row_capacity));
     if (g->w8a8) {
         RDI_TRY(plan_quant(engine, RDI_PLAN_QUANT_NORM, g->hidden, "fp32", "rmsnorm"));
         RDI_TRY(plan_quant(engine, RDI_PLAN_QUANT_ADD_NORM, g->hidden, "fp32", "add_rmsnorm"));
         RDI_TRY(plan_quant(engine, RDI_PLAN_QUANT_ATTN, g->q_dim, act_word(engine), "none"));
-        RDI_TRY(plan_quant(engine, RDI_PLAN_QUANT_ACT, g->intermediate, act_word(engine), "silu_mul"));
+        RDI_TRY(plan_quant(engine, RDI_PLAN_QUANT_ACT, g->intermediate, act_word(engine),
+                           gelu ? "gelu_mul" : "silu_mul"));
     }
     const rd_param sample[] = {RD_INT("vocab", g->vocab)};
     return plan_slot(engine, RDI_PLAN_SAMPLE, "sample", sample, (int32_t)RDI_COUNT(sample), 0, 0);
@@ -123,7 +133,7 @@ static bool answered(const rd_engine *engine, const char *op, const rd_param *pa
 
 static bool attention_answered(const rd_engine *engine) {
     rd_param attn[ATTN_KEYS + 1];
-    attention_question(&engine->geometry, attn);
+    attention_question(&engine->geometry, rdi_model_get_config(engine->model)->window > 0, attn);
     attn[ATTN_KEYS] = (rd_param)RD_INT("q_len", 1);
     return answered(engine, "attn_decode", attn, ATTN_KEYS + 1) &&
            answered(engine, "attn_prefill", attn, ATTN_KEYS + 1);
@@ -218,7 +228,7 @@ static rd_status describe_packed(rd_engine *engine, rdi_linear_plan *plan) {
 static bool same_linear(const rdi_linear_plan *plan, const rdi_linear_question *q) {
     return plan->fp8 == q->fp8 && plan->fp8_input == q->fp8_input && plan->n == q->n && plan->k == q->k &&
            plan->a_dtype == q->a_dtype && plan->c_dtype == q->c_dtype && plan->rows == q->rows &&
-           plan->one_class == q->one_class && plan->fuse == q->fuse;
+           plan->one_class == q->one_class;
 }
 
 static int64_t most_rows(const rd_engine *engine, const rdi_linear_plan *plan, rdi_pass_class pass) {
@@ -243,33 +253,7 @@ static rd_status plan_passes(rd_engine *engine, const char *op, rd_param *params
     return RD_OK;
 }
 
-// A plan of the quantiser and the product in one launch, for as many rows as some row of the card takes. What the residual is
-// added to is the projection's output: then the norm behind it reads one operand, and all blocks of it the same.
-static rd_status plan_quantising(rd_engine *engine, const rdi_linear_question *q, rdi_linear_plan *plan) {
-    enum { MOST_ROWS = 16, KEYS = 9 };
-    const rdi_geometry *g = &engine->geometry;
-    if (!g->on_card || !q->fuse || !q->fp8 || !q->fp8_input) return RD_OK;
-    const bool outward = q->c_dtype == RD_DTYPE_F32, norm = !strcmp(q->fuse, "rmsnorm");
-    rd_param params[KEYS + 1] = {RD_INT("n", q->n),
-                                 RD_INT("k", q->k),
-                                 RD_WORD("x_dtype", norm ? "fp32" : act_word(engine)),
-                                 RD_WORD("fuse", q->fuse),
-                                 RD_WORD("w_scale_dtype", "fp32"),
-                                 RD_WORD("c_dtype", rd_dtype_name(q->c_dtype)),
-                                 RD_WORD("layout", plan->layout),
-                                 RD_INT("accumulate", outward),
-                                 RD_WORD("order", "step")};
-    for (int32_t rows = MOST_ROWS; rows; rows /= 2) {
-        params[KEYS] = (rd_param)RD_INT("m", rows);
-        if (rows > g->step_rows || !answered(engine, "quant_gemm_fp8block", params, KEYS + 1)) continue;
-        plan->quantising_rows = rows;
-        return rd_plan_create(engine->ctx, "quant_gemm_fp8block", params, KEYS, 1, rows, &plan->quantising);
-    }
-    return RD_OK;
-}
-
 static void free_passes(rdi_linear_plan *plan) {
-    rd_plan_free(plan->quantising);
     if (plan->plan[RDI_PASS_PREFILL] != plan->plan[RDI_PASS_STEP]) rd_plan_free(plan->plan[RDI_PASS_PREFILL]);
     rd_plan_free(plan->plan[RDI_PASS_STEP]);
 }
@@ -291,8 +275,7 @@ rd_status rdi_engine_linear_plan(rd_engine *engine, const rdi_linear_question *q
                                .c_dtype = q->c_dtype,
                                .n = q->n,
                                .k = q->k,
-                               .rows = q->rows,
-                               .fuse = q->fuse};
+                               .rows = q->rows};
     RDI_TRY(pick_layout(engine, q, fresh));
     enum { KEYS = 7 };
     rd_param params[KEYS + 1] = {RD_INT("n", q->n),
@@ -306,7 +289,6 @@ rd_status rdi_engine_linear_plan(rd_engine *engine, const rdi_linear_question *q
     const char *op = !q->fp8 ? "gemm_bf16" : q->fp8_input ? "gemm_fp8block" : "gemm_fp8block_w8a16";
     RDI_TRY(describe_packed(engine, fresh));
     rd_status status = plan_passes(engine, op, params, count, fresh);
-    if (status == RD_OK) status = plan_quantising(engine, q, fresh);
     if (status != RD_OK) {
         free_passes(fresh);
         return status;
@@ -343,34 +325,19 @@ static rd_status measure_linear(rd_engine *engine, const rdi_linear_plan *plan, 
     return RD_OK;
 }
 
-static rd_status measure_quantising(rd_engine *engine, const rdi_linear_plan *plan, int64_t *bytes) {
-    const rdi_scratch *s = &engine->scratch;
-    rdi_linear linear = {.n = plan->n, .k = plan->k, .w = plan->w, .scale = plan->scale, .c_dtype = plan->c_dtype};
-    linear.w.data = linear.scale.data = s->wide; // any pointer: a size query reads nothing
-    for (int32_t rows = 1; rows <= plan->quantising_rows; rows++) {
-        rd_quant_args quant = rdi_quantising_input(engine, plan->fuse, &engine->final_norm, 0, rows, plan->k);
-        rd_gemm_args gemm = rdi_linear_args(engine, &linear, false, NULL, rows, s->wide, plan->n);
-        size_t needed = 0;
-        RDI_TRY(rd_quant_gemm_run(plan->quantising, &quant, &gemm, NULL, &needed, NULL));
-        *bytes = rdi_max(*bytes, (int64_t)needed);
-    }
-    return RD_OK;
-}
-
 static rd_status measure_linears(rd_engine *engine, int64_t *bytes) {
     for (int32_t i = 0; i < engine->linear_plan_count; i++) {
         const rdi_linear_plan *plan = &engine->linear_plan[i];
         for (int pass = RDI_PASS_PREFILL; pass < RDI_PASS_CLASSES; pass++)
             if (pass == RDI_PASS_STEP || plan->plan[pass] != plan->plan[RDI_PASS_STEP])
                 RDI_TRY(measure_linear(engine, plan, (rdi_pass_class)pass, bytes));
-        if (plan->quantising) RDI_TRY(measure_quantising(engine, plan, bytes));
     }
     return RD_OK;
 }
 
 // words: lens[seqs], starts[seqs + 1], one row of block ids, all zero. The run entry checks what they say.
-static rd_status measure_attention(rd_engine *engine, rdi_plan_slot slot, int32_t seqs, int32_t rows,
-                                   int32_t *words, int64_t *bytes) {
+static rd_status measure_attention(rd_engine *engine, bool decode, int32_t seqs, int32_t rows, int32_t *words,
+                                   int64_t *bytes) {
     rd_attn_args args = rdi_attention_args(engine, &engine->layer[0], rows, seqs, 0);
     int32_t *lens = words, *starts = words + seqs;
     for (int32_t seq = 0; seq < seqs; seq++) {
@@ -384,9 +351,16 @@ static rd_status measure_attention(rd_engine *engine, rdi_plan_slot slot, int32_
     args.block_table.stride[0] = 0;
     args.max_q_len = (int32_t)rdi_ceil_div(rows, seqs);
     args.max_kv_len = engine->geometry.context_tokens;
-    size_t needed = 0;
-    RDI_TRY(rd_attn_run(engine->plan[slot], &args, NULL, &needed, engine->memory.stream));
-    *bytes = rdi_max(*bytes, (int64_t)needed);
+    const rd_plan *const *plan = (const rd_plan *const *)engine->plan;
+    const rd_plan *all[] = {plan[decode ? RDI_PLAN_DECODE : RDI_PLAN_PREFILL],
+                            plan[decode ? RDI_PLAN_LOCAL_DECODE : RDI_PLAN_LOCAL_PREFILL]};
+    for (size_t local = 0; local < RDI_COUNT(all); local++) {
+        if (!all[local]) continue;
+        args.window = local ? rdi_model_get_config(engine->model)->window : 0;
+        size_t needed = 0;
+        RDI_TRY(rd_attn_run(all[local], &args, NULL, &needed, engine->memory.stream));
+        *bytes = rdi_max(*bytes, (int64_t)needed);
+    }
     return RD_OK;
 }
 
@@ -394,11 +368,11 @@ static rd_status measure_attentions(rd_engine *engine, int32_t *words, int64_t *
     const rdi_geometry *g = &engine->geometry;
     int32_t longest = (int32_t)rdi_min(g->chunk_rows, g->context_tokens);
     for (int32_t rows = 1; rows <= longest; rows++)
-        RDI_TRY(measure_attention(engine, RDI_PLAN_PREFILL, 1, rows, words, bytes));
+        RDI_TRY(measure_attention(engine, false, 1, rows, words, bytes));
     for (int32_t seqs = 1; seqs <= rdi_min(g->max_sessions, g->row_capacity); seqs++)
         for (int32_t width = 1; width <= rdi_min(RD_MAX_VERIFY_WIDTH, g->context_tokens); width++)
             if (seqs * width <= g->row_capacity)
-                RDI_TRY(measure_attention(engine, RDI_PLAN_DECODE, seqs, seqs * width, words, bytes));
+                RDI_TRY(measure_attention(engine, true, seqs, seqs * width, words, bytes));
     return RD_OK;
 }
 

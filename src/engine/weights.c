@@ -47,8 +47,6 @@ static rd_status bind_linear(rd_engine *engine, rdi_slab *slab, rdi_linear_quest
     linear->left_alone = plan->left_alone;
     linear->w = plan->w;
     linear->scale = plan->scale;
-    linear->quantising = plan->quantising;
-    linear->quantising_rows = plan->quantising_rows;
     linear->w.data =
         rdi_slab_take(slab, plan->w.shape[0] * plan->w.stride[0] * (int64_t)rd_dtype_bytes(plan->w.dtype));
     if (fp8)
@@ -69,7 +67,6 @@ static rd_status bind_projection(rd_engine *engine, rdi_slab *slab, const rdi_we
         out->n += weight[i]->rows;
     }
     question.fp8_input = out->fp8_input;
-    if (!fuse) question.fuse = NULL; // each would quantise the same input again
     for (int32_t i = 0; i < (fuse ? 1 : count); i++) {
         question.fp8 = rdi_weight_is_fp8(weight[i]);
         RDI_TRY(bind_linear(engine, slab, &question, &out->part[i]));
@@ -95,15 +92,19 @@ static layer_weights weights_of(const rd_model *model, int32_t layer) {
 #undef SLOT
 }
 
-static const char fuse_none[] = "none", fuse_norm[] = "rmsnorm";
-
 static rd_status bind_layer(rd_engine *engine, rdi_slab *slab, int32_t index) {
     const rdi_geometry *g = &engine->geometry;
     rdi_layer *layer = &engine->layer[index];
     const layer_weights w = weights_of(engine->model, index);
     layer->attn_norm = take_f32(engine, slab, g->hidden);
     layer->mlp_norm = take_f32(engine, slab, g->hidden);
-    if (rdi_model_get_config(engine->model)->qk_norm) {
+    const rdi_model_config *config = rdi_model_get_config(engine->model);
+    layer->local = rdi_layer_is_local(config, index);
+    if (config->post_norms) {
+        layer->attn_post_norm = take_f32(engine, slab, g->hidden);
+        layer->mlp_post_norm = take_f32(engine, slab, g->hidden);
+    }
+    if (config->qk_norm) {
         layer->q_norm = take_f32(engine, slab, g->head_dim);
         layer->k_norm = take_f32(engine, slab, g->head_dim);
     }
@@ -111,15 +112,13 @@ static rd_status bind_layer(rd_engine *engine, rdi_slab *slab, int32_t index) {
         layer->k_scale = take_f32(engine, slab, g->kv_heads);
         layer->v_scale = take_f32(engine, slab, g->kv_heads);
     }
-    rdi_linear_question inward = {
-        .fp8_input = true, .a_dtype = g->normed_dtype, .c_dtype = g->act_dtype, .rows = g->row_capacity, .fuse = NULL};
-    rdi_linear_question outward = {
-        .fp8_input = true, .a_dtype = g->act_dtype, .c_dtype = RD_DTYPE_F32, .rows = g->row_capacity, .fuse = fuse_none};
+    const rdi_linear_question inward = {
+        .fp8_input = true, .a_dtype = g->normed_dtype, .c_dtype = g->act_dtype, .rows = g->row_capacity};
+    const rdi_linear_question outward = {
+        .fp8_input = true, .a_dtype = g->act_dtype, .c_dtype = RD_DTYPE_F32, .rows = g->row_capacity};
     RDI_TRY(bind_projection(engine, slab, w.qkv, 3, inward, &layer->qkv));
     RDI_TRY(bind_projection(engine, slab, w.o, 1, outward, &layer->o));
-    inward.fuse = fuse_norm;
     RDI_TRY(bind_projection(engine, slab, w.gate_up, 2, inward, &layer->gate_up));
-    outward.fuse = NULL;
     return bind_projection(engine, slab, w.down, 1, outward, &layer->down);
 }
 
@@ -349,15 +348,19 @@ static rd_status load_layer(loader *load, int32_t index) {
     rd_engine *engine = load->engine;
     const rdi_layer *layer = &engine->layer[index];
     const layer_weights w = weights_of(engine->model, index);
-    RDI_TRY(
-        load_vector(load, rdi_model_layer_weight(engine->model, index, RDI_ATTN_NORM), &layer->attn_norm));
-    RDI_TRY(load_vector(load, rdi_model_layer_weight(engine->model, index, RDI_MLP_NORM), &layer->mlp_norm));
-    if (layer->q_norm.data) {
-        RDI_TRY(
-            load_vector(load, rdi_model_layer_weight(engine->model, index, RDI_ATTN_Q_NORM), &layer->q_norm));
-        RDI_TRY(
-            load_vector(load, rdi_model_layer_weight(engine->model, index, RDI_ATTN_K_NORM), &layer->k_norm));
-    }
+    const struct {
+        rdi_layer_slot slot;
+        const rd_tensor *to;
+    } norms[] = {{RDI_ATTN_NORM, &layer->attn_norm},
+                 {RDI_MLP_NORM, &layer->mlp_norm},
+                 {RDI_ATTN_Q_NORM, &layer->q_norm},
+                 {RDI_ATTN_K_NORM, &layer->k_norm},
+                 {RDI_ATTN_POST_NORM, &layer->attn_post_norm},
+                 {RDI_MLP_POST_NORM, &layer->mlp_post_norm}};
+    for (size_t i = 0; i < RDI_COUNT(norms); i++)
+        if (norms[i].to->data)
+            RDI_TRY(
+                load_vector(load, rdi_model_layer_weight(engine->model, index, norms[i].slot), norms[i].to));
     if (layer->k_scale.data) RDI_TRY(load_kv_scales(load, index));
     RDI_TRY(load_projection(load, w.qkv, 3, false, &layer->qkv));
     RDI_TRY(load_projection(load, w.o, 1, false, &layer->o));

@@ -20,7 +20,7 @@ enum {
     BLOCK = 16,
     BLOCKS = 8
 };
-enum { SEQS = 2, VOCAB = 1000, WIDE_N = 12288 };
+enum { SEQS = 2, VOCAB = 1000 };
 
 #define RUN_WS(op_)                                                                                          \
     static rd_status run_##op_(const rd_plan *plan, const rdi_any_args *args, void *ws, size_t *bytes) {     \
@@ -44,15 +44,10 @@ static rd_status run_rope_kv_write(const rd_plan *plan, const rdi_any_args *args
     *bytes = 0;
     return ws ? rd_rope_kv_write_run(plan, &args->rope_kv_write.rope, &args->rope_kv_write.kv, NULL) : RD_OK;
 }
-static rd_status run_quant_gemm(const rd_plan *plan, const rdi_any_args *args, void *ws, size_t *bytes) {
-    return rd_quant_gemm_run(plan, &args->quant_gemm.quant, &args->quant_gemm.gemm, ws, bytes, NULL);
-}
 
 #define AT(type_, member_) offsetof(rd_##type_##_args, member_)
 #define IN_HALF(half_, member_, fill_, ...)                                                                  \
     { offsetof(rdi_any_args, rope_kv_write.half_.member_), fill_, __VA_ARGS__ }
-#define IN_PART(part_, member_, fill_, ...)                                                                  \
-    { offsetof(rdi_any_args, quant_gemm.part_.member_), fill_, __VA_ARGS__ }
 #define IN(type_, member_, fill_, ...)                                                                       \
     { AT(type_, member_), fill_, __VA_ARGS__ }
 #define F32            NULL, RD_DTYPE_F32, false
@@ -119,29 +114,6 @@ static rd_status run_quant_gemm(const rd_plan *plan, const rdi_any_args *args, v
             more_, order_                                                                                    \
     }
 
-#define QUANT_GEMM_CASE(m_, more_, fuse_, x_dtype_, n_)                                                      \
-    {                                                                                                        \
-        "quant_gemm_fp8block", run_quant_gemm,                                                               \
-            {.quant_gemm = {{.struct_size = sizeof(rd_quant_args), .eps = 1e-6f},                            \
-                            {.struct_size = sizeof(rd_gemm_args)}}},                                         \
-            m_,                                                                                              \
-            {RD_INT("n", n_),                                                                                \
-             RD_INT("k", K),                                                                                 \
-             RD_WORD("x_dtype", x_dtype_),                                                                   \
-             RD_WORD("fuse", fuse_),                                                                         \
-             RD_WORD("w_scale_dtype", "fp32"),                                                               \
-             RD_WORD("c_dtype", "fp32"),                                                                     \
-             RD_WORD("layout", "row"),                                                                       \
-             RD_INT("accumulate", 1)},                                                                       \
-            {IN_PART(quant, x, RDI_FILL_NORMAL, OF("x_dtype"), 2, {m_, K}),                                  \
-             IN_PART(quant, up, RDI_FILL_NORMAL, OF("x_dtype"), 2, {m_, K}),                                 \
-             IN_PART(quant, norm_weight, RDI_FILL_NORMAL, F32, 1, {K}),                                      \
-             IN_PART(gemm, w, RDI_FILL_WEIGHT, NULL, RD_DTYPE_E4M3, false, 2, {n_, K}),                      \
-             IN_PART(gemm, w_scale, RDI_FILL_SCALES, F32, 2, {n_ / 128, KB}),                                \
-             IN_PART(gemm, c, RDI_FILL_NORMAL, OUT("c_dtype"), 2, {m_, n_})},                                \
-            more_, NULL                                                                                      \
-    }
-
 static const rd_sample_row greedy[M]; // temperature 0
 
 static const rdi_op_case cases[] = {
@@ -169,9 +141,6 @@ static const rdi_op_case cases[] = {
       IN(quant, q, RDI_FILL_ZEROS, OUT_AS(RD_DTYPE_E4M3), 2, {M, K}),
       IN(quant, q_scale, RDI_FILL_ZEROS, OUT_AS(RD_DTYPE_F32), 2, {M, KB})},
      ALONE},
-    QUANT_GEMM_CASE(1, NULL, "rmsnorm", "fp32", N),
-    QUANT_GEMM_CASE(4, "silu*mul", "silu_mul", "bf16", N),
-    QUANT_GEMM_CASE(1, "128-row tiles", "none", "bf16", WIDE_N),
     ATTN_CASE("attn_prefill", NULL, DIM, 0.0883883f),
     ATTN_CASE("attn_prefill", "head 256", 256, 0.0625f),
     ATTN_CASE("attn_decode", NULL, DIM, 0.0883883f),

@@ -43,10 +43,6 @@ typedef union rdi_any_args {
         rd_rope_args rope;
         rd_kv_write_args kv;
     } rope_kv_write;
-    struct {
-        rd_quant_args quant;
-        rd_gemm_args gemm;
-    } quant_gemm;
 } rdi_any_args;
 
 typedef rd_status (*rdi_case_run_fn)(const rd_plan *plan, const rdi_any_args *args, void *ws, size_t *bytes);

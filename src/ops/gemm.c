@@ -2,9 +2,8 @@
 // rd_gemm_run: checks every field of a GEMM call against its plan, then launches the plan's row. One entry serves
 // gemm_fp8block, gemm_fp8block_w8a16 and gemm_bf16: the plan says which.
 #include "kernels/gemm_fp8block/layout.h"
-#include "ops/quant_gemm.h"
+#include "ops/plan.h"
 
-#include <stddef.h>
 #include <string.h>
 
 typedef struct gemm_call {
@@ -145,56 +144,26 @@ static rd_status check_scales(const gemm_call *call, bool quantised_a) {
     return RD_OK;
 }
 
-static rd_status check_soon(const gemm_call *call) {
-    const rd_tensor *soon = &call->in->soon;
-    if (call->in->struct_size < sizeof *call->in || !soon->data) return RD_OK;
-    RDI_TRY(rdi_check_tensor(call->op, "soon", soon, 1, RD_DTYPE_NONE));
-    RDI_TRY(rdi_check_stride(call->op, "soon", soon, 0, 1));
-    if ((uintptr_t)soon->data % 16)
-        return rdi_fail(RD_E_INVALID, "%s: soon: data=%p, needs alignment to 16 bytes", call->op, soon->data);
-    call->out->soon = soon->data;
-    call->out->soon_bytes = soon->shape[0] * (int64_t)rd_dtype_bytes(soon->dtype);
-    return RDI_CHECK_PLACES(call->plan, {"soon", soon});
-}
-
-// c, w, its scales and bias, of m rows of k.
-static rd_status check_product(const gemm_call *call, int64_t m, int64_t k) {
+static rd_status check_call(const gemm_call *call) {
     const rd_gemm_args *in = call->in;
     rdi_gemm_args *out = call->out;
     bool bf16 = !strcmp(call->op, "gemm_bf16"), quantised_a = !strcmp(call->op, "gemm_fp8block");
+    RDI_TRY(rdi_check_struct(call->op, in->struct_size, sizeof *in));
+    RDI_TRY(check_matrix(call, "a", &in->a, "a_dtype", quantised_a ? "fp8_e4m3" : "bf16 fp16 fp32", false));
     RDI_TRY(check_matrix(call, "c", &in->c, "c_dtype", "bf16 fp16 fp32", true));
-    *out = (rdi_gemm_args){.m = m, .n = in->c.shape[1], .k = k};
+    *out = (rdi_gemm_args){.m = in->a.shape[0], .n = in->c.shape[1], .k = in->a.shape[1]};
     RDI_TRY(check_planned(call, "n", out->n));
     RDI_TRY(check_planned(call, "k", out->k));
     RDI_TRY(rdi_check_dim(call->op, "c", &in->c, 0, out->m));
+    out->a = in->a.data;
+    out->a_dtype = in->a.dtype;
+    out->a_stride = in->a.stride[0];
     out->c = in->c.data;
     out->c_dtype = in->c.dtype;
     out->c_stride = in->c.stride[0];
     RDI_TRY(check_weight(call, bf16 ? "bf16" : "fp8_e4m3"));
     if (!bf16) RDI_TRY(check_scales(call, quantised_a));
-    RDI_TRY(check_bias(call));
-    return check_soon(call);
-}
-
-static rd_status check_call(const gemm_call *call) {
-    const rd_gemm_args *in = call->in;
-    rdi_gemm_args *out = call->out;
-    bool quantised_a = !strcmp(call->op, "gemm_fp8block");
-    RDI_TRY(rdi_check_struct(call->op, in->struct_size, offsetof(rd_gemm_args, soon)));
-    RDI_TRY(check_matrix(call, "a", &in->a, "a_dtype", quantised_a ? "fp8_e4m3" : "bf16 fp16 fp32", false));
-    RDI_TRY(check_product(call, in->a.shape[0], in->a.shape[1]));
-    out->a = in->a.data;
-    out->a_dtype = in->a.dtype;
-    out->a_stride = in->a.stride[0];
-    return RD_OK;
-}
-
-rd_status rdi_gemm_bind_product(const rd_plan *plan, const char *op, const rd_gemm_args *args, int64_t m,
-                                int64_t k, rdi_gemm_args *out) {
-    const gemm_call call = {plan, op, args, out};
-    RDI_TRY(check_product(&call, m, k));
-    return RDI_CHECK_PLACES(plan, {"w", &args->w}, {"w_scale", &args->w_scale}, {"bias", &args->bias},
-                            {"c", &args->c});
+    return check_bias(call);
 }
 
 rd_status rd_gemm_run(const rd_plan *plan, const rd_gemm_args *args, void *ws, size_t *ws_bytes,

@@ -149,119 +149,6 @@ static void test_rows_of_a_step_gemm(void **unused) {
     rd_ctx_free(ctx);
 }
 
-// ---- the quantiser and the GEMM in one launch against the two ---------------------------------------------------------------
-typedef struct fused_case {
-    const char *fuse;
-    rd_dtype x_dtype;
-    int n, k;
-    bool accumulate;
-} fused_case;
-typedef struct fused_operands {
-    rd_quant_args quant;
-    rd_gemm_args gemm; // without a
-    void *codes, *scales, *ws, *memory[10];
-    size_t ws_bytes;
-    int count;
-} fused_operands;
-enum { MOST_FUSED = 4 };
-
-static rd_tensor on_card(rd_ctx *ctx, rd_tensor tensor) {
-    tensor.device = rd_ctx_device_number(ctx);
-    return tensor;
-}
-
-static fused_operands fused_new(rd_ctx *ctx, const fused_case *c) {
-    const int blocks = (c->k + 127) / 128, n_blocks = (c->n + 127) / 128;
-    fused_operands o = {.quant = {.struct_size = sizeof o.quant, .eps = 1e-6f}, .gemm = {.struct_size = sizeof o.gemm}};
-    void **m = o.memory;
-    m[0] = put_random(ctx, c->x_dtype, (size_t)(MOST_FUSED * c->k), false);
-    m[1] = put_random(ctx, c->x_dtype, (size_t)(MOST_FUSED * c->k), false);
-    m[2] = put_random(ctx, RD_DTYPE_F32, (size_t)c->k, false);
-    m[3] = put_random(ctx, RD_DTYPE_E4M3, (size_t)c->n * (size_t)c->k, false);
-    m[4] = put_random(ctx, RD_DTYPE_F32, (size_t)(n_blocks * blocks), true);
-    must(rd_memory_alloc(ctx, (size_t)(MOST_FUSED * c->k), &m[5]));
-    must(rd_memory_alloc(ctx, (size_t)(MOST_FUSED * blocks) * 4, &m[6]));
-    must(rd_memory_alloc(ctx, (size_t)(MOST_FUSED * c->n) * 4, &m[7]));
-    o.ws_bytes = (size_t)8 << 20;
-    must(rd_memory_alloc(ctx, o.ws_bytes, &m[8]));
-    must(rd_memory_set(ctx, m[8], 0, o.ws_bytes, NULL));
-    m[9] = put_random(ctx, RD_DTYPE_F32, (size_t)(MOST_FUSED * c->n), false);
-    o.count = 10, o.codes = m[5], o.scales = m[6], o.ws = m[8];
-    o.gemm.w = on_card(ctx, rd_tensor_2d(m[3], RD_DTYPE_E4M3, c->n, c->k));
-    o.gemm.w_scale = on_card(ctx, rd_tensor_2d(m[4], RD_DTYPE_F32, n_blocks, blocks));
-    if (!strcmp(c->fuse, "rmsnorm")) o.quant.norm_weight = on_card(ctx, rd_tensor_1d(m[2], RD_DTYPE_F32, c->k));
-    return o;
-}
-
-static void fused_rows(rd_ctx *ctx, const fused_case *c, fused_operands *o, int rows) {
-    o->quant.x = on_card(ctx, rd_tensor_2d(o->memory[0], c->x_dtype, rows, c->k));
-    if (!strcmp(c->fuse, "silu_mul")) o->quant.up = on_card(ctx, rd_tensor_2d(o->memory[1], c->x_dtype, rows, c->k));
-    o->gemm.c = on_card(ctx, rd_tensor_2d(o->memory[7], RD_DTYPE_F32, rows, c->n));
-}
-
-static void fused_separately(rd_ctx *ctx, rd_plan *quant, rd_plan *gemm, const fused_case *c, fused_operands o, int rows) {
-    const int blocks = (c->k + 127) / 128;
-    o.quant.q = o.gemm.a = on_card(ctx, rd_tensor_2d(o.codes, RD_DTYPE_E4M3, rows, c->k));
-    o.quant.q_scale = o.gemm.a_scale = on_card(ctx, rd_tensor_2d(o.scales, RD_DTYPE_F32, rows, blocks));
-    size_t bytes = o.ws_bytes;
-    must(rd_quant_run(quant, &o.quant, o.ws, &bytes, NULL));
-    bytes = o.ws_bytes;
-    must(rd_gemm_run(gemm, &o.gemm, o.ws, &bytes, NULL));
-}
-
-static void check_fused(rd_ctx *ctx, const fused_case *c) {
-    const rd_param of_gemm[] = {RD_INT("n", c->n), RD_INT("k", c->k), RD_INT("bias", 0), RD_WORD("a_dtype", "fp8_e4m3"),
-                                RD_WORD("c_dtype", "fp32"), RD_WORD("layout", "row"), RD_WORD("order", "step"),
-                                RD_WORD("w_scale_dtype", "fp32")},
-                   of_quant[] = {RD_INT("k", c->k), RD_WORD("x_dtype", rd_dtype_name(c->x_dtype)), RD_WORD("fuse", c->fuse)},
-                   of_both[] = {RD_INT("n", c->n), RD_INT("k", c->k), RD_WORD("x_dtype", rd_dtype_name(c->x_dtype)),
-                                RD_WORD("fuse", c->fuse), RD_WORD("w_scale_dtype", "fp32"), RD_WORD("c_dtype", "fp32"),
-                                RD_WORD("layout", "row"), RD_INT("accumulate", c->accumulate), RD_WORD("order", "step")};
-    rd_plan *gemm = NULL, *quant = NULL, *both = NULL;
-    int most = MOST_FUSED;
-    while (most && rd_plan_create(ctx, "quant_gemm_fp8block", of_both, 9, 1, most, &both) == RD_E_UNSUPPORTED) most--;
-    if (!most) {
-        print_message("quant_gemm_fp8block %s is left out: %s\n", c->fuse, rd_error_text());
-        return;
-    }
-    must(rd_plan_create(ctx, "gemm_fp8block", of_gemm, 8, 1, most, &gemm));
-    must(rd_plan_create(ctx, "quant_fp8", of_quant, 3, 1, most, &quant));
-    fused_operands o = fused_new(ctx, c);
-    const size_t all = (size_t)(most * c->n);
-    float *want = malloc(all * 4), *got = malloc(all * 4), *held = malloc(all * 4);
-    from_card(ctx, held, o.memory[9], all * 4, NULL);
-    for (int rows = 1; rows <= most; rows++) {
-        const size_t elems = (size_t)(rows * c->n);
-        size_t bytes = o.ws_bytes;
-        fused_rows(ctx, c, &o, rows);
-        fused_separately(ctx, quant, gemm, c, o, rows);
-        from_card(ctx, want, o.memory[7], elems * 4, NULL);
-        for (size_t i = 0; i < elems && c->accumulate; i++) want[i] = held[i] + want[i];
-        must(rd_memory_copy(ctx, o.memory[7], held, elems * 4, RD_COPY_TO_DEVICE, NULL));
-        must(rd_quant_gemm_run(both, &o.quant, &o.gemm, o.ws, &bytes, NULL));
-        from_card(ctx, got, o.memory[7], elems * 4, NULL);
-        if (memcmp(want, got, elems * 4) != 0)
-            fail_msg("quant_gemm_fp8block %s %d x %d, %d rows: other bits than the two launches", c->fuse, c->n, c->k, rows);
-    }
-    for (int i = 0; i < o.count; i++) must(rd_memory_free(ctx, o.memory[i]));
-    free(want), free(got), free(held);
-    rd_plan_free(both), rd_plan_free(quant), rd_plan_free(gemm);
-}
-
-static void test_quantising_gemm_has_the_bits_of_two_launches(void **unused) {
-    (void)unused;
-    static const fused_case cases[] = {{"rmsnorm", RD_DTYPE_F32, 7168, 5120, false},  {"rmsnorm", RD_DTYPE_F32, 51200, 5120, false},
-                                       {"rmsnorm", RD_DTYPE_BF16, 576, 3888, true},   {"rmsnorm", RD_DTYPE_F32, 12288, 8192, true},
-                                       {"none", RD_DTYPE_BF16, 5120, 5120, true},     {"none", RD_DTYPE_F32, 12416, 400, false},
-                                       {"silu_mul", RD_DTYPE_BF16, 5120, 25600, true}, {"silu_mul", RD_DTYPE_F32, 100, 1232, false},
-                                       {"silu_mul", RD_DTYPE_BF16, 11776, 2048, true}};
-    rd_ctx *ctx = card_ctx();
-    if (!ctx) skip();
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        if (!card_is_simulated() || i == 7) check_fused(ctx, &cases[i]);
-    rd_ctx_free(ctx);
-}
-
 // ---- attention -----------------------------------------------------------------------------------------------------------------
 enum { Q_HEADS = 6, KV_HEADS = 2, ATTN_BLOCKS = 40, ATTN_SEQS = 3 };
 typedef struct attention {
@@ -527,7 +414,6 @@ static void test_a_kernel_that_faults(void **unused) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_of_a_step_gemm),
-        cmocka_unit_test(test_quantising_gemm_has_the_bits_of_two_launches),
         cmocka_unit_test(test_widths_and_batches_of_attention),
         cmocka_unit_test(test_a_graph_serves_every_length),
         cmocka_unit_test(test_two_contexts_in_two_threads),

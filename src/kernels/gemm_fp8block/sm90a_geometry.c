@@ -73,10 +73,17 @@ void rdi_sm90a_pairs_launch(const char *kernel, const rdi_gemm_args *a, const rd
 }
 
 // ---- class "step" ----------------------------------------------------------------------------------------------------
-rdi_sm90a_step_cut rdi_sm90a_cut_step(const rdi_gemm_args *a, int32_t multiprocessors) {
-    rdi_sm90a_step_cut cut = {.rows = rdi_ceil_div(a->n, 128) < multiprocessors * 2 / 3 ? 64 : 128,
-                              .pairs = multiprocessors > 1 ? multiprocessors / 2 : 1,
-                              .k_blocks = rdi_ceil_div(a->k, RDK_K_BLOCK)};
+// The cut of the weights: pairs of tiles of `rows` weight rows, equal runs of k blocks for pairs of multiprocessors. Few rows
+// take tiles of 64, so that fewer blocks share one; a function of N, K and the device alone.
+typedef struct step_cut {
+    int32_t rows, pairs;
+    int64_t unit_tiles, k_blocks, units;
+} step_cut;
+
+static step_cut cut_step(const rdi_gemm_args *a, int32_t multiprocessors) {
+    step_cut cut = {.rows = rdi_ceil_div(a->n, 128) < multiprocessors * 2 / 3 ? 64 : 128,
+                    .pairs = multiprocessors > 1 ? multiprocessors / 2 : 1,
+                    .k_blocks = rdi_ceil_div(a->k, RDK_K_BLOCK)};
     cut.unit_tiles = rdi_ceil_div(a->n, 2 * cut.rows);
     cut.units = cut.unit_tiles * cut.k_blocks;
     return cut;
@@ -84,7 +91,7 @@ rdi_sm90a_step_cut rdi_sm90a_cut_step(const rdi_gemm_args *a, int32_t multiproce
 
 // From 33 tokens on: tokens on the 64-row side. These kernels know tensor copies alone.
 enum { NARROW_TOKENS = 32 };
-static rdi_sm90a_pairs wide_pairs(const rdi_sm90a_step_cut *cut, int64_t m) {
+static rdi_sm90a_pairs wide_pairs(const step_cut *cut, int64_t m) {
     return (rdi_sm90a_pairs){.tokens = m <= 64 ? 64 : 128,
                              .columns = cut->rows,
                              .early_weights = true,
@@ -106,7 +113,7 @@ static int32_t narrow_tokens(int64_t m) {
 
 size_t rdi_gemm_step_sm90a_ws(const void *args, int32_t multiprocessors) {
     const rdi_gemm_args *a = args;
-    const rdi_sm90a_step_cut cut = rdi_sm90a_cut_step(a, multiprocessors);
+    const step_cut cut = cut_step(a, multiprocessors);
     if (!step_is_wide(a))
         return (size_t)cut.pairs * 2 * (size_t)cut.rows * (size_t)narrow_tokens(a->m) * 2 * sizeof(float);
     const rdi_sm90a_pairs p = wide_pairs(&cut, a->m);
@@ -127,7 +134,7 @@ static const char *step_kernel(int32_t tokens, int32_t rows) {
     return names[rows == 128][index];
 }
 
-static void narrow_launch(const rdi_gemm_args *a, const rdi_sm90a_step_cut *cut, void *ws, rdi_launch *out) {
+static void narrow_launch(const rdi_gemm_args *a, const step_cut *cut, void *ws, rdi_launch *out) {
     int32_t tokens = narrow_tokens(a->m);
     rdk_gemm_step_args kernel = {
         .a = RDK_ADDR(a->a),
@@ -137,8 +144,6 @@ static void narrow_launch(const rdi_gemm_args *a, const rdi_sm90a_step_cut *cut,
         .bias = RDK_ADDR(a->bias),
         .c = RDK_ADDR(a->c),
         .partials = RDK_ADDR(ws),
-        .soon = RDK_ADDR(a->soon),
-        .soon_bytes = a->soon_bytes,
         .a_stride = a->a_stride,
         .w_stride = a->w_stride,
         .a_scale_stride_m = a->a_scale_stride_m,
@@ -177,7 +182,7 @@ static void narrow_launch(const rdi_gemm_args *a, const rdi_sm90a_step_cut *cut,
 int32_t rdi_gemm_step_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
                                      rdi_launch *out) {
     const rdi_gemm_args *a = args;
-    const rdi_sm90a_step_cut cut = rdi_sm90a_cut_step(a, device->compute_units);
+    const step_cut cut = cut_step(a, device->compute_units);
     if (step_is_wide(a)) {
         const rdi_sm90a_pairs p = wide_pairs(&cut, a->m);
         rdi_sm90a_pairs_launch(step_kernel(p.tokens, cut.rows), a, &p, ws, out);

@@ -24,12 +24,4 @@ size_t rdi_sm90a_partial_bytes(const rdi_sm90a_pairs *p);
 void rdi_sm90a_pairs_launch(const char *kernel, const rdi_gemm_args *a, const rdi_sm90a_pairs *p,
                             void *partials, rdi_launch *out);
 
-// The cut of the weights for class "step": pairs of tiles of `rows` weight rows, equal runs of k blocks for pairs of
-// multiprocessors. Few rows take tiles of 64, so that fewer blocks share one; a function of N, K and the device alone.
-typedef struct rdi_sm90a_step_cut {
-    int32_t rows, pairs;
-    int64_t unit_tiles, k_blocks, units;
-} rdi_sm90a_step_cut;
-rdi_sm90a_step_cut rdi_sm90a_cut_step(const rdi_gemm_args *a, int32_t multiprocessors);
-
 #endif // RDI_GEMM_SM90A_GEOMETRY_H
