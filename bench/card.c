@@ -2,7 +2,7 @@
 // See card.h.
 #include "card.h"
 
-#include "base/par.h" // rdi_plan_start_in_turn
+#include "ops/shared.h" // rdi_plan_start_in_turn
 
 #include <math.h>
 #include <stdarg.h>

@@ -21,6 +21,8 @@
 
 enum { LEAST_CALLS = 60, STEP_ROWS = 128, HOT_ROWS = 2048, SAMPLES = 64, CUBLASLT_ROWS = 16, MOST_LIST = 32 };
 static const size_t RIVAL_WS_BYTES = 64 << 20;
+// Operands repeat a pattern whose length is no multiple of a row's or a block's, so that no two blocks are alike.
+static const int64_t PATTERN_ELEMS = (32 << 20) + 1003;
 static const double ROTATED_BYTES = 420e6; // seven times the 60 MB second-level cache of an H200
 static const double WORST_ERROR = 4e-3;    // bf16 keeps 2^-9 of the result
 
@@ -68,6 +70,10 @@ scale_stride(const problem *p) { // rows of a k block side by side, from 16 byte
     return (p->m + 3) / 4 * 4;
 }
 
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
 static void fill(void *data, int64_t count, bool fp8) {
     for (int64_t i = 0; i < count; i++) {
         const uint32_t r = card_random();
@@ -79,7 +85,8 @@ static void fill(void *data, int64_t count, bool fp8) {
 }
 
 static double value(const void *data, int64_t i, bool fp8) {
-    return fp8 ? card_e4m3(((const uint8_t *)data)[i]) : card_bf16(((const uint16_t *)data)[i]);
+    const int64_t at = i % PATTERN_ELEMS;
+    return fp8 ? card_e4m3(((const uint8_t *)data)[at]) : card_bf16(((const uint16_t *)data)[at]);
 }
 
 static rd_gemm_args args_of(const problem *p, int64_t copy) {
@@ -268,15 +275,19 @@ static problem open_shape(int64_t n, int64_t k, int64_t most_rows) {
         card_fail("card_gemm: %lldx%lld, needs multiples of 128", (long long)n, (long long)k);
     const int64_t copies = card_simulated ? 1 : (int64_t)ceil(ROTATED_BYTES / (double)w_bytes(&p)),
                   scales = n / 128 * (k / 128);
-    p.a = card_host((size_t)(most_rows * k) * p.a_elem), p.w = card_host(w_bytes(&p));
+    p.a = card_host((size_t)PATTERN_ELEMS * p.a_elem), p.w = card_host((size_t)PATTERN_ELEMS * p.w_elem);
     p.w_scale = card_host((size_t)scales * sizeof(float));
-    fill(p.a, most_rows * k, fp8_activations()), fill(p.w, n * k, fp8_weights());
+    fill(p.a, least(PATTERN_ELEMS, most_rows * k), fp8_activations());
+    fill(p.w, least(PATTERN_ELEMS, n * k), fp8_weights());
     for (int64_t i = 0; i < scales; i++)
         p.w_scale[i] = 1e-3f * (1.0f + (float)(card_random() % 1000) / 1000.0f);
-    p.card_a = card_put(p.a, (size_t)(most_rows * k) * p.a_elem);
+    p.card_a = card_alloc((size_t)(most_rows * k) * p.a_elem);
+    card_tile(p.card_a, (size_t)(most_rows * k) * p.a_elem, p.a, (size_t)PATTERN_ELEMS * p.a_elem);
     p.card_w_scale = card_put(p.w_scale, (size_t)scales * sizeof(float));
     p.card_w = card_alloc((size_t)copies * w_bytes(&p));
-    card_tile(p.card_w, (size_t)copies * w_bytes(&p), p.w, w_bytes(&p));
+    for (int64_t copy = 0; copy < copies; copy++)
+        card_tile((unsigned char *)p.card_w + (size_t)copy * w_bytes(&p), w_bytes(&p), p.w,
+                  (size_t)PATTERN_ELEMS * p.w_elem);
     p.ws = card_alloc(p.ws_bytes = RIVAL_WS_BYTES);
     return p;
 }

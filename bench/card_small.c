@@ -6,8 +6,8 @@
 // rows: quantiser, norms and their fusions at bf16, or some of quant, rmsnorm_quant, add_rmsnorm_quant, silu_mul_quant,
 // add_rmsnorm. Up to 1023 rows a call reads what the last one wrote: add_rmsnorm its y as x, the quantiser its codes as the first
 // half of x (taken as bf16), add_rmsnorm_quant the residual; the others take turns over inputs. From 1024 rows on x takes turns
-// over three buffers beyond the second-level cache. heads: rope_kv_write. sample: 151936 logits. floor: act_mul of 132 x 128, each
-// reading the last one's y: little more than an edge.
+// over three buffers beyond the second-level cache. heads: rope_kv_write. sample: 151936 logits. floor: empty kernels
+// of 132 x 128 threads (card_floor.c).
 //
 // Before timing, calls run alone; rows of the first call are compared with the formula in double, greedy ids with the largest logit
 // (`radiance check` judges the rest); a replay from the same start must leave the same bits everywhere, before the timed replays
@@ -19,15 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    CALLS = 200,
-    LARGE_CALLS = 20,
-    INPUTS = 3,
-    MOST_LIST = 16,
-    SAMPLES = 4,
-    FLOOR_ROWS = 132,
-    FLOOR_WIDTH = 128
-};
+enum { CALLS = 200, LARGE_CALLS = 20, INPUTS = 3, MOST_LIST = 16, SAMPLES = 4 };
 
 static struct {
     const char *device, *ops;
@@ -291,46 +283,6 @@ static void measure_rows(int64_t m, int64_t k, fuse what) {
     free(b.x), free(b.up), free(b.residual), free(b.weight);
 }
 
-// ---- floor: what an edge costs ---------------------------------------------------------------------------------------
-typedef struct floor_bench {
-    rd_plan *plan;
-    unsigned char *rows; // of calls: [132, 128] bf16
-    void *up;
-} floor_bench;
-
-static void run_floor(void *state, int64_t call) {
-    floor_bench *b = state;
-    const size_t step = FLOOR_ROWS * FLOOR_WIDTH * 2;
-    const rd_act_mul_args args = {
-        .struct_size = sizeof args,
-        .gate = small_matrix(b->rows + (size_t)call * step, RD_DTYPE_BF16, FLOOR_ROWS, FLOOR_WIDTH),
-        .up = small_matrix(b->up, RD_DTYPE_BF16, FLOOR_ROWS, FLOOR_WIDTH),
-        .y = small_matrix(b->rows + (size_t)(call + 1) * step, RD_DTYPE_BF16, FLOOR_ROWS, FLOOR_WIDTH)};
-    card_need(rd_act_mul_run(b->plan, &args, card_stream));
-}
-
-static void measure_floor(void) {
-    const size_t step = FLOOR_ROWS * FLOOR_WIDTH * 2;
-    const rd_param question[] = {RD_INT("k", FLOOR_WIDTH), RD_WORD("act", "silu"), RD_WORD("x_dtype", "bf16"),
-                                 RD_WORD("y_dtype", "bf16"), RD_INT("m", FLOOR_ROWS)};
-    floor_bench b = {.rows = card_alloc((size_t)(small_calls(1) + 1) * step)};
-    uint16_t *up = small_random(FLOOR_ROWS * FLOOR_WIDTH, &b.up);
-    card_tile(b.rows, (size_t)(small_calls(1) + 1) * step, up, step);
-    job j = {.name = "floor",
-             .m = FLOOR_ROWS,
-             .at = FLOOR_ROWS,
-             .k = FLOOR_WIDTH,
-             .calls = small_calls(1),
-             .bytes = 3.0 * (double)step,
-             .run = run_floor,
-             .state = &b,
-             .plan = &b.plan};
-    small_part(&j, b.rows + step, (size_t)small_calls(1) * step, false);
-    small_measure(&j, card_kernel("act_mul", question, 5), question, 4);
-    card_free(b.rows), card_free(b.up);
-    free(up);
-}
-
 // ---- options -----------------------------------------------------------------------------------------------------------
 static int read_numbers(const char *text, int64_t *to) {
     int count = 0;
@@ -376,7 +328,7 @@ int main(int argc, char **argv) {
     read_options(argc, argv);
     card_open(o.device);
     printf("run,op,kernel,m,k,edges,calls,us,best_us,floor_us,ceiling_percent,error,replays\n");
-    if (asked("floor")) measure_floor();
+    if (asked("floor")) small_floor(o.dependent, o.plain);
     for (int i = 0; i < o.row_counts; i++)
         for (fuse what = QUANT; what <= ADD_NORM; what++)
             if (asked("rows") || asked(row_names[what])) measure_rows(o.rows[i], o.width, what);

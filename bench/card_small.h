@@ -35,5 +35,6 @@ uint16_t *small_random(int64_t count, void **there); // bf16, 1/8 to 2 of either
 void small_heads(int64_t m, int64_t q_heads, int64_t kv_heads, int64_t dim,
                  int64_t rotary); // card_small_heads.c
 void small_samples(int64_t rows);
+void small_floor(bool dependent, bool plain); // card_floor.c
 
 #endif // BENCH_CARD_SMALL_H

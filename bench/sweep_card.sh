@@ -15,14 +15,14 @@ shapes=1024x5120,2048x7168,4096x4096,5120x5120,7168x2048,7168x5120,5120x6144,143
 mkdir -p "$out"
 for part in $parts; do
     case $part in
-    fp8) "$bin/card_gemm" --cublaslt none --shapes $shapes --rows 1,8,16,32,48,64,80,96,112,128 > "$out/sweep-fp8.csv" ;;
-    w8a16) "$bin/card_gemm" --op gemm_fp8block_w8a16 --cublaslt none --shapes 2048x7168,5120x5120,5120x6144,14336x5120,5120x17408 \
-        --rows 1,4,8,16,24,32,48,64,128 > "$out/sweep-w8a16.csv" ;;
-    bf16) "$bin/card_gemm" --op gemm_bf16 --cublaslt none --shapes 128x5120,512x2048,5120x5120,16384x5120,49152x2048,151936x5120 \
-        --rows 1,16,32,48,64,96,128 > "$out/sweep-bf16.csv" ;;
-    quant) "$bin/card_small" --ops quant --rows 1,4,8,16,32,64,128 --edges dependent > "$out/sweep-quant.csv" ;;
+    fp8) "$bin/card_gemm" --cublaslt none --shapes $shapes --rows 1,16,32,64,96,128 > "$out/sweep-fp8.csv" ;;
+    w8a16) "$bin/card_gemm" --op gemm_fp8block_w8a16 --cublaslt none --shapes 2048x7168,5120x6144,14336x5120 \
+        --rows 1,8,16,32,64,128 > "$out/sweep-w8a16.csv" ;;
+    bf16) "$bin/card_gemm" --op gemm_bf16 --cublaslt none --shapes 128x5120,512x2048,5120x5120,16384x5120,49152x2048 \
+        --rows 1,16,64,96,128 > "$out/sweep-bf16.csv" ;;
+    quant) "$bin/card_small" --ops quant --rows 1,16,64,128 --edges dependent > "$out/sweep-quant.csv" ;;
     attn) for op in decode prefill; do
-        "$bin/card_attn" $op --heads 24/4x256,32/8x128 --kv e4m3,bf16 --keys 4096,32768 --batch 1 --widths 1,2,4,8,16,32,64 \
+        "$bin/card_attn" $op --heads 24/4x256,32/8x128 --kv e4m3,bf16 --keys 16384 --batch 1 --widths 1,4,8,16,32,64 \
             > "$out/sweep-attn-$op.csv"
     done ;;
     *) echo "sweep_card.sh: no part $part" >&2; exit 1 ;;

@@ -57,6 +57,7 @@ static void test_logits_near_the_host(void **state) {
     check_near(&tiny_llama, RD_DTYPE_E4M3);
     check_near(&tiny_even, RD_DTYPE_BF16); // widths of 128: preshuffled weights
     check_near(&tiny_qwen3, RD_DTYPE_E4M3);
+    check_near(&tiny_gemma, RD_DTYPE_BF16);
 }
 
 static void test_speculation_and_graphs(void **state) {
@@ -64,6 +65,8 @@ static void test_speculation_and_graphs(void **state) {
     if (!probe()) skip();
     check_speculation(&tiny_even,
                       (rig_options){.kv = RD_DTYPE_E4M3, .context = 128, .w8a8 = 1, .device = card_device()});
+    check_speculation(&tiny_gemma,
+                      (rig_options){.kv = RD_DTYPE_BF16, .context = 128, .w8a8 = 1, .device = card_device()});
 }
 
 // Three sessions stepped together, then each alone: the same logits, replayed or run.

@@ -148,7 +148,10 @@ int cuDeviceGetName(char *name, int bytes, int device) {
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
     (void)device;
     ENTER;
-    *value = attribute == 16   ? 132
+    *value = attribute == 13   ? 1980000
+             : attribute == 16 ? 132
+             : attribute == 36 ? 3201000
+             : attribute == 37 ? 6144
              : attribute == 38 ? 50 << 20
              : attribute == 75 ? major
              : attribute == 97 ? 232448

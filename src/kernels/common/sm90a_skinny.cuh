@@ -18,6 +18,7 @@ template <int COLUMNS, int GROUPS, int BOXES> struct skinny_ring {
     static constexpr int weight_bytes = GROUPS * SKINNY_GROUP_BYTES, box_bytes = COLUMNS * RDK_SKINNY_ROW_BYTES;
     static constexpr int stages = rdk_skinny_stages(COLUMNS, rows, BOXES);
     static constexpr int threads = GROUPS * 128 + 64, residents = rdk_skinny_residents(COLUMNS, rows, BOXES);
+    static constexpr bool loads = BOXES == 2; // 8-bit weights pass through registers; else wgmma alone reads the ring
     static constexpr int turn_columns = rdk_skinny_turn_columns(COLUMNS);
     unsigned char tiles[stages][weight_bytes + BOXES * box_bytes];
     float turn[GROUPS][turn_columns][RDK_SKINNY_TURN_PITCH];
@@ -40,6 +41,12 @@ struct skinny_run { // what a block works on: units begin .. end-1 of the line, 
 
 __device__ __forceinline__ int32_t skinny_begin(const rdk_skinny_args &args, int32_t range) {
     return (range * args.range_shares + min(range, args.range_rest)) * args.share_units;
+}
+
+// Where rows are copied by stores and read by loads, every lane arrives by itself: a checker of races follows lanes, and not what a
+// warp's barrier hands on to the one that would arrive for all.
+template <class R> __device__ __forceinline__ bool skinny_lanes_arrive(const rdk_skinny_args &args) {
+    return R::loads && !(args.w_maps && args.a_maps);
 }
 
 // One warp's copy of `rows` rows of 128 bytes into a swizzled tile, for rows that the copy engine cannot address.
@@ -89,7 +96,7 @@ template <class R> __device__ __forceinline__ void skinny_weights(const rdk_skin
             barrier_wait(&r.empty[at.slot], at.parity);
             skinny_copy_rows(to, args.w + row * args.w_stride_bytes + kb * RDK_SKINNY_ROW_BYTES, args.w_stride_bytes, R::rows,
                              args.n - row, (args.k - kb * R::k_block) * elem_bytes);
-            if (lane == 0) barrier_arrive(&r.full[at.slot]);
+            barrier_arrive(&r.full[at.slot]);
         }
         at.advance<R::stages>();
         if (++kb == args.k_blocks) kb = 0, tile++;
@@ -118,7 +125,7 @@ template <class R> __device__ __forceinline__ void skinny_columns(const rdk_skin
                 skinny_copy_rows(to + box * R::box_bytes, from + k * 2, args.a_stride_bytes, R::columns,
                                  args.columns - run.column, (args.k - k) * 2);
             }
-            if (lane == 0) barrier_arrive(&r.full[at.slot]);
+            barrier_arrive(&r.full[at.slot]);
         }
         at.advance<R::stages>();
         if (++kb == args.k_blocks) kb = 0;
@@ -126,9 +133,9 @@ template <class R> __device__ __forceinline__ void skinny_columns(const rdk_skin
 }
 
 // This warp is done with a stage.
-template <class R> __device__ __forceinline__ void skinny_release(R &r, skinny_cursor &tail) {
+template <class R> __device__ __forceinline__ void skinny_release(R &r, skinny_cursor &tail, bool all_lanes = false) {
     __syncwarp();
-    if (threadIdx.x % 32 == 0) barrier_arrive(&r.empty[tail.slot]);
+    if (threadIdx.x % 32 == 0 || all_lanes) barrier_arrive(&r.empty[tail.slot]);
     tail.advance<R::stages>();
 }
 
@@ -261,8 +268,8 @@ template <class R> __device__ __forceinline__ void skinny_start(const rdk_skinny
         prefetch_map(args.w_map);
         prefetch_map(args.a_map);
         for (int i = 0; i < R::stages; i++) {
-            barrier_init(&r.full[i], 2); // weights and columns
-            barrier_init(&r.empty[i], R::groups * 4);
+            barrier_init(&r.full[i], (args.w_maps ? 1 : 32) + (args.a_maps ? 1 : 32)); // weights and columns
+            barrier_init(&r.empty[i], R::groups * 4 * (skinny_lanes_arrive<R>(args) ? 32 : 1));
         }
         barrier_init_fence();
     }

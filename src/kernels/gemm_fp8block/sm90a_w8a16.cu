@@ -74,7 +74,7 @@ __device__ __forceinline__ void multiply(const rdk_skinny_args &args, R &r, cons
                                      args.w_scale_e8m0 != 0);
             barrier_wait(&r.full[at.slot], at.parity);
             multiply_block<R, F16>(r, at.slot, scale, sum);
-            skinny_release(r, at);
+            skinny_release(r, at, skinny_lanes_arrive<R>(args));
         }
         if (!first) {
             skinny_leave<R>(skinny_words<R>(args, run, run.range, group), sum);

@@ -73,7 +73,7 @@ __device__ __forceinline__ void promote(segment<R> &at, flight<R> &block, float 
     pin(block.f);
 #pragma unroll
     for (int i = 0; i < R::columns / 2; i++) sum[i] = fmaf(block.acc[i], block.scale, sum[i]);
-    skinny_release(at.r, at.tail);
+    skinny_release(at.r, at.tail, skinny_lanes_arrive<R>(at.args));
 }
 
 template <class R, bool F16>
