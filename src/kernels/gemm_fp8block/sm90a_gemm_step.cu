@@ -9,10 +9,12 @@
 // of the call is ready: they depend on nothing), one brings tokens, one their scales, 4 warps multiply for every 64 weight rows.
 // From 33 tokens on the tokens fill the 64-row side and the two blocks of a pair bring each other half of them (sm90a_pairs.cuh):
 // the same cut, and the same sums in the same order.
+#include "kernels/common/sm90a_convert.cuh"
+#include "kernels/common/sm90a_wgmma.cuh"
+#include "kernels/gemm_fp8block/sm90a_args.h"
 #include "kernels/gemm_fp8block/sm90a_pairs.cuh"
-#include "kernels/gemm_fp8block/sm90a_step.cuh"
 
-enum { PREFETCH_UNITS = 4 };
+enum { K_BLOCK = RDK_K_BLOCK, GROUP_ROWS = 64, GROUP_BYTES = GROUP_ROWS * K_BLOCK, PREFETCH_UNITS = 4 };
 
 template <int TOKENS, int GROUPS> struct shape {
     static constexpr int rows = GROUPS * GROUP_ROWS;
@@ -23,6 +25,7 @@ template <int TOKENS, int GROUPS> struct shape {
     static constexpr int residents = TOKENS <= 32 ? 2 : 1;
     static constexpr int turn_tokens = rdk_step_turn_tokens(TOKENS);
     static constexpr int full_arrivals = 2;           // weights and tokens
+    static constexpr bool early_parts = TOKENS == 8 || (TOKENS == 16 && GROUPS == 1); // registers
     static constexpr int scale_ahead = TOKENS <= 16 ? 4 : TOKENS <= 64 ? 2 : 1; // batches in flight
 };
 
@@ -33,6 +36,24 @@ template <int TOKENS, int GROUPS> struct ring {
     float turn[GROUPS][s::turn_tokens][RDK_STEP_TURN_PITCH];
     uint64_t full[s::stages], empty[s::stages], scale_full[RDK_STEP_SCALE_BATCHES], scale_empty[RDK_STEP_SCALE_BATCHES];
 };
+
+struct cursor { // where a role stands in the ring
+    uint32_t slot, parity;
+    template <int STAGES> __device__ __forceinline__ void advance() {
+        if (++slot == STAGES) {
+            slot = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+__device__ __forceinline__ int32_t range_begin(const rdk_gemm_step_args &args, int32_t range) {
+    return range * args.range_units + min(range, args.range_rest);
+}
+// A unit is two tiles: this block's.
+__device__ __forceinline__ int32_t own_tile(int32_t unit_tile) {
+    return unit_tile * 2 + blockIdx.x % 2;
+}
 
 // One warp's copy of `rows` rows of 128 bytes into a swizzled tile, for rows that the copy engine cannot address.
 __device__ __noinline__ void copy_rows(unsigned char *tile, const unsigned char *from, int64_t stride, int32_t rows,
@@ -53,6 +74,14 @@ __device__ __noinline__ void copy_rows(unsigned char *tile, const unsigned char 
     }
     fence_async();
     __syncwarp();
+}
+
+// A block's share of what the launches behind this one read: memory brings it while this kernel's last sums travel and while small
+// kernels run.
+__device__ __forceinline__ void ask_soon(const rdk_gemm_step_args &args) {
+    const int64_t piece = 8192, part = (args.soon_bytes / 16 + gridDim.x - 1) / gridDim.x * 16;
+    int64_t at = part * blockIdx.x, end = min(at + part, args.soon_bytes / 16 * 16);
+    for (; at < end; at += piece) prefetch_bytes(args.soon + at, (uint32_t)min(end - at, piece));
 }
 
 template <int TOKENS, int GROUPS>
@@ -160,6 +189,10 @@ __device__ __forceinline__ void produce_scales(const rdk_gemm_step_args &args, r
         }
 }
 
+__device__ __forceinline__ void group_sync(int group) {
+    asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
+}
+
 // ---- the multiplying groups ------------------------------------------------------------------------------------------
 template <int TOKENS, int GROUPS>
 __device__ __forceinline__ void issue_block(ring<TOKENS, GROUPS> &r, cursor &at, int group, float (&acc)[TOKENS / 2]) {
@@ -220,9 +253,10 @@ __device__ __forceinline__ void promote_block(ring<TOKENS, GROUPS> &r, reader &a
     at.unit++;
 }
 
-template <int TOKENS, int GROUPS>
+// early() is called when three or four blocks are left.
+template <int TOKENS, int GROUPS, typename EARLY>
 __device__ __forceinline__ void multiply_segment(ring<TOKENS, GROUPS> &r, cursor &head, reader &tail, int group,
-                                                 int32_t count, float (&sum)[TOKENS / 2]) {
+                                                 int32_t count, float (&sum)[TOKENS / 2], EARLY early) {
 #pragma unroll
     for (int i = 0; i < TOKENS / 2; i++) sum[i] = 0.0f;
     float even[TOKENS / 2];
@@ -233,9 +267,11 @@ __device__ __forceinline__ void multiply_segment(ring<TOKENS, GROUPS> &r, cursor
         }
     } else { // two blocks in flight
         float odd[TOKENS / 2];
+        if (count <= 4) early();
         issue_block(r, head, group, even);
         int32_t i = 0;
         for (; i + 2 < count; i += 2) {
+            if (i + 4 >= count && count > 4) early();
             issue_block(r, head, group, odd);
             promote_block<1>(r, tail, even, sum);
             issue_block(r, head, group, even);
@@ -251,6 +287,11 @@ __device__ __forceinline__ void multiply_segment(ring<TOKENS, GROUPS> &r, cursor
     }
 }
 
+// A sum travels as {value, tag}, 64 bits that arrive together, so no fence and no flag stands between the blocks. The reader
+// clears the tag: words are free again when the call ends, and a replayed graph never meets its own old ones. The tag is a NaN in
+// every type that memory may hold before the first call.
+enum { TAG = 0x7fff7fff };
+
 template <int TOKENS, int GROUPS>
 __device__ __forceinline__ uint4 *partial_words(const rdk_gemm_step_args &args, int32_t range, int group) {
     return static_cast<uint4 *>(args.partials) + (int64_t)(own_tile(range) * GROUPS + group) * (TOKENS / 4) * 128 + threadIdx.x % 128;
@@ -262,36 +303,73 @@ template <int TOKENS> __device__ __forceinline__ void leave_partials(uint4 *word
         store_relaxed(words + j * 128, make_uint4(__float_as_uint(sum[j * 2]), TAG, __float_as_uint(sum[j * 2 + 1]), TAG));
 }
 
-// Adds what one or two blocks left, in this order. All loads of a round are in flight at once: one after the other they cost
-// 0.7 us each, 17 us of a call of 128 tokens (H200).
-template <int TOKENS>
-__device__ __forceinline__ void add_partials(uint4 *first, uint4 *second, float (&sum)[TOKENS / 2]) {
-    constexpr int round = TOKENS == 8 || TOKENS == 32 || TOKENS == 128 ? 2 : 4; // more would spill
-    const uint4 none = make_uint4(0, TAG, 0, TAG), free_again = make_uint4(0, 0, 0, 0);
+// What one or two blocks left of a tile: a round of words, asked for at once. One after the other they cost 0.7 us each, 17 us of
+// a call of 128 tokens (H200).
+template <int TOKENS> struct part_words {
+    static constexpr int round = TOKENS == 8 || TOKENS == 32 || TOKENS == 128 ? 2 : 4; // more would spill
+    uint4 *first, *second;
+    uint4 a[round], b[round];
+
+    __device__ __forceinline__ void ask(int begin) {
+        const uint4 none = make_uint4(0, TAG, 0, TAG);
 #pragma unroll
-    for (int begin = 0; begin < TOKENS / 4; begin += round) {
-        uint4 a[round], b[round];
-        bool there;
-        do {
-            there = true;
+        for (int i = 0; i < round; i++) a[i] = load_relaxed(first + (begin + i) * 128);
 #pragma unroll
-            for (int i = 0; i < round; i++) a[i] = load_relaxed(first + (begin + i) * 128);
+        for (int i = 0; i < round; i++) b[i] = second ? load_relaxed(second + (begin + i) * 128) : none;
+    }
+    __device__ __forceinline__ bool there() const {
+        bool all = true;
 #pragma unroll
-            for (int i = 0; i < round; i++) b[i] = second ? load_relaxed(second + (begin + i) * 128) : none;
+        for (int i = 0; i < round; i++) all = all && a[i].y == TAG && a[i].w == TAG && b[i].y == TAG && b[i].w == TAG;
+        return all;
+    }
+    // Adds them in this order and frees the words. asked: the first round is under way.
+    __device__ __forceinline__ void add(float (&sum)[TOKENS / 2], bool asked) {
+        const uint4 free_again = make_uint4(0, 0, 0, 0);
 #pragma unroll
-            for (int i = 0; i < round; i++) there = there && a[i].y == TAG && a[i].w == TAG && b[i].y == TAG && b[i].w == TAG;
-        } while (!there);
+        for (int begin = 0; begin < TOKENS / 4; begin += round) {
+            bool again = begin || !asked;
+            do {
+                if (again) ask(begin);
+                again = true;
+            } while (!there());
 #pragma unroll
-        for (int i = 0; i < round; i++) {
-            float *to = sum + (begin + i) * 2;
-            store_relaxed(first + (begin + i) * 128, free_again);
-            to[0] += __uint_as_float(a[i].x);
-            to[1] += __uint_as_float(a[i].z);
-            if (!second) continue;
-            store_relaxed(second + (begin + i) * 128, free_again);
-            to[0] += __uint_as_float(b[i].x);
-            to[1] += __uint_as_float(b[i].z);
+            for (int i = 0; i < round; i++) {
+                float *to = sum + (begin + i) * 2;
+                store_relaxed(first + (begin + i) * 128, free_again);
+                to[0] += __uint_as_float(a[i].x);
+                to[1] += __uint_as_float(a[i].z);
+                if (!second) continue;
+                store_relaxed(second + (begin + i) * 128, free_again);
+                to[0] += __uint_as_float(b[i].x);
+                to[1] += __uint_as_float(b[i].z);
+            }
         }
+    }
+};
+
+// Four neighbours of one output row.
+__device__ __forceinline__ void store_four(const rdk_gemm_step_args &args, int32_t token, int32_t row, float4 v) {
+    int64_t at = token * args.c_stride + row;
+    char *to = static_cast<char *>(args.c) + at * (args.c_type == RDK_F32 ? 4 : 2);
+    float value[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        if (args.bias && row + i < args.n) value[i] += load_element(args.bias, row + i, args.bias_type);
+    if (row + 3 < args.n && args.c_type != RDK_F32 && (uint64_t)to % 8 == 0) {
+        uint32_t low, high;
+        if (args.c_type == RDK_F16) {
+            low = pack_f16(value[0], value[1]);
+            high = pack_f16(value[2], value[3]);
+        } else {
+            low = pack_bf16(value[0], value[1]);
+            high = pack_bf16(value[2], value[3]);
+        }
+        *reinterpret_cast<uint2 *>(to) = make_uint2(low, high);
+    } else {
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            if (row + i < args.n) store_element(args.c, at + i, args.c_type, value[i]);
     }
 }
 
@@ -331,17 +409,27 @@ __device__ __forceinline__ void multiply(const rdk_gemm_step_args &args, ring<TO
         int32_t tile = unit / args.k_blocks, kb = unit - tile * args.k_blocks, tile_end = (tile + 1) * args.k_blocks;
         int32_t count = min(end, tile_end) - unit, row = (own_tile(tile) * GROUPS + group) * GROUP_ROWS;
         float sum[TOKENS / 2];
-        multiply_segment<TOKENS, GROUPS>(r, head, tail, group, count, sum);
+        // Of a tile that this block adds up the others' parts are asked for while the last weights are under way: many have come by
+        // then. Never before the tokens are here: until then the words may still be those of the call before.
+        auto parts_from = [&](int32_t other) {
+            return part_words<TOKENS>{partial_words<TOKENS, GROUPS>(args, other, group),
+                                      range_begin(args, other + 1) < tile_end ? partial_words<TOKENS, GROUPS>(args, other + 1, group)
+                                                                              : nullptr};
+        };
+        part_words<TOKENS> parts;
+        const bool early = shape<TOKENS, GROUPS>::early_parts && kb == 0 && end < tile_end && (unit > begin || count > 4);
+        multiply_segment<TOKENS, GROUPS>(r, head, tail, group, count, sum, [&]() {
+            if constexpr (shape<TOKENS, GROUPS>::early_parts)
+                if (early) parts = parts_from(range + 1), parts.ask(0);
+        });
         unit += count;
         if (kb) {
             leave_partials<TOKENS>(partial_words<TOKENS, GROUPS>(args, range, group), sum);
             continue;
         }
-        for (int32_t other = range + 1; range_begin(args, other) < tile_end; other += 2)
-            add_partials<TOKENS>(partial_words<TOKENS, GROUPS>(args, other, group),
-                                 range_begin(args, other + 1) < tile_end
-                                     ? partial_words<TOKENS, GROUPS>(args, other + 1, group) : nullptr,
-                                 sum);
+        if constexpr (shape<TOKENS, GROUPS>::early_parts)
+            if (early) parts.add(sum, true);
+        for (int32_t other = range + 1 + 2 * early; range_begin(args, other) < tile_end; other += 2) parts_from(other).add(sum, false);
         store_tile<TOKENS, GROUPS>(args, r, group, row, sum);
     }
 }
