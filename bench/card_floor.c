@@ -34,8 +34,8 @@ static void run_floor(void *state, int64_t call) {
     floor_bench *b = state;
     void *from = b->words + (size_t)call * step, *to = b->words + (size_t)(call + 1) * step,
          *args[] = {&from, &to};
-    const int error =
-        cuda_start(&b->cuda, b->function, BLOCKS, THREADS, 0, 1, b->dependent, args, card_stream);
+    const int error = cuda_start(&b->cuda, b->function, BLOCKS, (const unsigned[2]){THREADS, 1}, 0, 1,
+                                 b->dependent, args, card_stream);
     if (error) card_fail("card_small: cuLaunchKernelEx: %d", error);
 }
 

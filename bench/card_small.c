@@ -2,6 +2,7 @@
 // Times the small ops of a step on a card, in graphs of 200 calls (20 from 1024 rows on), one CSV line a case:
 //
 //   card_small [--device gpu:0] [--rows 1,16,8192] [--width 5120] [--edges dependent|plain|both] [--ops floor,rows,heads,sample]
+//              [--flashinfer FOLDER]
 //
 // rows: quantiser, norms and their fusions at bf16, or some of quant, rmsnorm_quant, add_rmsnorm_quant, silu_mul_quant,
 // add_rmsnorm. Up to 1023 rows a call reads what the last one wrote: add_rmsnorm its y as x, the quantiser its codes as the first
@@ -22,7 +23,7 @@
 enum { CALLS = 200, LARGE_CALLS = 20, INPUTS = 3, MOST_LIST = 16, SAMPLES = 4 };
 
 static struct {
-    const char *device, *ops;
+    const char *device, *ops, *flashinfer;
     bool dependent, plain;
     int64_t rows[MOST_LIST], width;
     int row_counts;
@@ -307,6 +308,8 @@ static void read_options(int argc, char **argv) {
             o.ops = text;
         else if (!strcmp(name, "--rows"))
             o.row_counts = read_numbers(text, o.rows);
+        else if (!strcmp(name, "--flashinfer"))
+            o.flashinfer = text;
         else if (!strcmp(name, "--width"))
             o.width = strtoll(text, NULL, 10);
         else if (!strcmp(name, "--edges"))
@@ -332,6 +335,8 @@ int main(int argc, char **argv) {
     for (int i = 0; i < o.row_counts; i++)
         for (fuse what = QUANT; what <= ADD_NORM; what++)
             if (asked("rows") || asked(row_names[what])) measure_rows(o.rows[i], o.width, what);
+    for (int i = 0; i < o.row_counts && o.flashinfer; i++)
+        small_flashinfer(o.flashinfer, o.rows[i], o.width, o.dependent, o.plain);
     for (int i = 0; i < o.row_counts && asked("heads"); i++) {
         small_heads(o.rows[i], 40, 8, 128, 128);
         small_heads(o.rows[i], 24, 4, 256, 64);

@@ -35,6 +35,8 @@ uint16_t *small_random(int64_t count, void **there); // bf16, 1/8 to 2 of either
 void small_heads(int64_t m, int64_t q_heads, int64_t kv_heads, int64_t dim,
                  int64_t rotary); // card_small_heads.c
 void small_samples(int64_t rows);
+// folder: what bench/rivals/flashinfer.sh made (card_flashinfer.c)
+void small_flashinfer(const char *folder, int64_t m, int64_t k, bool dependent, bool plain);
 void small_floor(bool dependent, bool plain); // card_floor.c
 
 #endif // BENCH_CARD_SMALL_H

@@ -29,11 +29,11 @@ bool cuda_open(cuda_driver *cuda, char *why, size_t why_bytes) {
     return !missing && !error;
 }
 
-int cuda_start(const cuda_driver *cuda, void *function, unsigned grid, unsigned block, unsigned shared_bytes,
-               int cluster, bool dependent, void **args, void *stream) {
+int cuda_start(const cuda_driver *cuda, void *function, unsigned grid, const unsigned block[2],
+               unsigned shared_bytes, int cluster, bool dependent, void **args, void *stream) {
     cuda_attribute attributes[2];
     cuda_launch launch = {.grid = {grid, 1, 1},
-                          .block = {block, 1, 1},
+                          .block = {block[0], block[1], 1},
                           .shared_bytes = shared_bytes,
                           .stream = stream,
                           .attributes = attributes};

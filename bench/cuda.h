@@ -55,7 +55,7 @@ typedef struct cuda_driver {
 // the reason in why.
 bool cuda_open(cuda_driver *cuda, char *why, size_t why_bytes);
 // Starts a kernel; cluster: blocks of one, 1 = none; dependent: programmatic dependent launch. 0 = started.
-int cuda_start(const cuda_driver *cuda, void *function, unsigned grid, unsigned block, unsigned shared_bytes,
-               int cluster, bool dependent, void **args, void *stream);
+int cuda_start(const cuda_driver *cuda, void *function, unsigned grid, const unsigned block[2],
+               unsigned shared_bytes, int cluster, bool dependent, void **args, void *stream);
 
 #endif // BENCH_CUDA_H

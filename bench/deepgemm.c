@@ -119,6 +119,6 @@ int deepgemm_run(deepgemm *dg, void *w, void *out, void *stream, bool dependent)
     void *w_scale = g->w_scale, *grouped = NULL;
     uint32_t m = (uint32_t)g->m, n = (uint32_t)g->n, k = (uint32_t)g->k;
     void *args[] = {&w_scale, &grouped, &m, &n, &k, &dg->a_map, &w_map, &c_map, &dg->a_scale_map};
-    return cuda_start(&dg->cuda, c->kernel, (unsigned)c->sms, (unsigned)c->threads, (unsigned)c->shared_bytes,
-                      c->cluster, dependent, args, stream);
+    return cuda_start(&dg->cuda, c->kernel, (unsigned)c->sms, (const unsigned[2]){(unsigned)c->threads, 1},
+                      (unsigned)c->shared_bytes, c->cluster, dependent, args, stream);
 }
