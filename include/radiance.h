@@ -329,9 +329,6 @@ typedef struct rd_gemm_args {
     rd_tensor w_scale; // [ceil(n/128), ceil(k/128)] f32 or e8m0
     rd_tensor bias;    // [n] f32 or bf16, optional
     rd_tensor c;       // [m, n] bf16, f16 or f32; any row stride
-    // Optional, [bytes], at a multiple of 16: constants that the launches behind this one read first. A row that can asks for
-    // them when its own weights are under way. A struct_size that ends before this field means none.
-    rd_tensor soon;
 } rd_gemm_args;
 RD_API rd_status rd_gemm_run(const rd_plan *plan, const rd_gemm_args *args, void *ws, size_t *ws_bytes,
                              rd_stream stream);

@@ -221,16 +221,14 @@ static void test_misuse_gemm(void **state) {
     (void)state;
     static const field fields[] = {FIELD(rd_gemm_args, a, 0),           FIELD(rd_gemm_args, a_scale, 0),
                                    FIELD(rd_gemm_args, w, 0),           FIELD(rd_gemm_args, w_scale, 0),
-                                   FIELD(rd_gemm_args, bias, ANY_TYPE), FIELD(rd_gemm_args, c, 0),
-                                   FIELD(rd_gemm_args, soon, OPTIONAL | ANY_TYPE | FREE_ROWS)};
+                                   FIELD(rd_gemm_args, bias, ANY_TYPE), FIELD(rd_gemm_args, c, 0)};
     rd_gemm_args a = {.struct_size = sizeof a,
                       .a = matrix(RD_DTYPE_E4M3, M, K),
                       .a_scale = matrix(RD_DTYPE_F32, M, K / 128),
                       .w = matrix(RD_DTYPE_E4M3, N, K),
                       .w_scale = matrix(RD_DTYPE_F32, 2, K / 128),
                       .bias = vector(RD_DTYPE_F32, N),
-                      .c = matrix(RD_DTYPE_F32, M, N),
-                      .soon = vector(RD_DTYPE_F32, N)};
+                      .c = matrix(RD_DTYPE_F32, M, N)};
     CHECK("gemm_fp8block", 8, run_gemm, a, fields, RD_INT("n", N), RD_INT("k", K), RD_WORD("a_dtype", "fp8"),
           RD_WORD("w_scale_dtype", "fp32"), RD_WORD("c_dtype", "fp32"), RD_WORD("layout", "row"),
           RD_INT("bias", 1));

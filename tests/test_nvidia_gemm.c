@@ -89,19 +89,6 @@ static void test_step_cut(void **state) {
     assert_int_equal(rdi_gemm_step_sm90a_ws(&a, 132), 132 * 22 * 256 * 16);
 }
 
-// What is read next is named to the kernels of few rows; those of pairs of blocks and a GEMM without it ask for nothing.
-static void test_step_asks_for_what_is_read_next(void **state) {
-    (void)state;
-    rdi_launch out[RDI_MAX_LAUNCHES];
-    rdi_gemm_args a = gemm(4, 14336, 5120);
-    assert_int_equal(rdi_gemm_step_sm90a_geometry(&a, NULL, &h200, out), 1);
-    assert_int_equal(step_args(&out[0]).soon_bytes, 0);
-    a.soon = (void *)65536, a.soon_bytes = 1 << 20;
-    assert_int_equal(rdi_gemm_step_sm90a_geometry(&a, NULL, &h200, out), 1);
-    assert_int_equal(step_args(&out[0]).soon, 65536);
-    assert_int_equal(step_args(&out[0]).soon_bytes, 1 << 20);
-}
-
 static void test_step_of_odd_shapes(void **state) {
     (void)state;
     rdi_launch out[RDI_MAX_LAUNCHES];
@@ -223,7 +210,6 @@ static void test_chunk_repacks(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_step_cut),
-        cmocka_unit_test(test_step_asks_for_what_is_read_next),
         cmocka_unit_test(test_step_of_odd_shapes),
         cmocka_unit_test(test_chunk_walk),
         cmocka_unit_test(test_chunk_repacks),

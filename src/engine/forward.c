@@ -13,8 +13,6 @@
 
 #include <math.h>
 
-enum { SOON_QKV = 4 << 20, SOON_O = 8 << 20, SOON_GATE_UP = 4 << 20, SOON_DOWN = 4 << 20 };
-
 static rd_tensor rows_of(const rd_engine *engine, void *data, rd_dtype dtype, int64_t rows, int64_t columns,
                          int64_t row_stride) {
     rd_tensor tensor = rd_tensor_2d(data, dtype, rows, columns);
@@ -77,14 +75,13 @@ static bool linear_left_out(rd_engine *engine, rdi_part part, const rdi_linear *
 }
 
 static rd_status run_projection(rd_engine *engine, rdi_part part, const rdi_projection *projection,
-                                void *input, int32_t rows, void *output, rd_tensor soon) {
+                                void *input, int32_t rows, void *output) {
     for (int32_t p = 0; p < projection->count; p++) {
         const rdi_linear *linear = &projection->part[p];
         if (linear_left_out(engine, part, linear, rows)) continue;
         void *place = (unsigned char *)output + linear->column * (int64_t)rd_dtype_bytes(linear->c_dtype);
         rd_gemm_args args =
             rdi_linear_args(engine, linear, projection->fp8_input, input, rows, place, projection->n);
-        if (p + 1 == projection->count) args.soon = soon;
         size_t ws_bytes = (size_t)engine->workspace.bytes;
         RDI_TRY(rd_gemm_run(linear->plan[engine->batch.pass], &args, engine->workspace.base, &ws_bytes,
                             engine->memory.stream));
@@ -250,37 +247,23 @@ static rd_status run_mlp_act(rd_engine *engine, const rdi_layer *layer, int32_t 
     return rd_act_mul_run(engine->plan[RDI_PLAN_ACT_MUL], &args, engine->memory.stream);
 }
 
-// The first bytes of what the projection reads, for the one before it to ask for: the memory would be idle from its last weights
-// to that projection's first.
-static rd_tensor weights_soon(const rd_engine *engine, const rdi_projection *projection, int64_t bytes) {
-    if (!projection || !engine->geometry.on_card || engine->batch.pass != RDI_PASS_STEP) return (rd_tensor){0};
-    const rd_tensor *w = &projection->part[0].w;
-    const int64_t most = w->shape[0] * w->stride[0] * (int64_t)rd_dtype_bytes(w->dtype);
-    return rdi_here(engine, rd_tensor_1d(w->data, RD_DTYPE_E4M3, rdi_min(bytes, most)));
-}
-
 static rd_status run_layer(rd_engine *engine, int32_t index) {
     const rdi_batch *batch = &engine->batch;
     const rdi_layer *layer = &engine->layer[index];
     const rdi_scratch *s = &engine->scratch;
     RDI_TRY(run_norm(engine, &layer->attn_norm, index > 0, layer->qkv.fp8_input, 0, batch->rows));
-    RDI_TRY(run_projection(engine, RDI_PART_QKV, &layer->qkv, s->normed, batch->rows, s->wide,
-                           weights_soon(engine, &layer->o, SOON_QKV)));
+    RDI_TRY(run_projection(engine, RDI_PART_QKV, &layer->qkv, s->normed, batch->rows, s->wide));
     RDI_TRY(run_rope_and_cache(engine, layer, batch->rows));
     int32_t first = index + 1 == engine->geometry.layers ? batch->first_out : 0, rows = batch->rows - first;
     if (rows == 0)
         return RD_OK; // a chunk whose outputs nobody reads: its keys and values are all that matters
     RDI_TRY(run_attention(engine, layer, first));
-    RDI_TRY(run_projection(engine, RDI_PART_O, &layer->o, s->narrow, rows, branch_of(engine),
-                           weights_soon(engine, &layer->gate_up, SOON_O)));
+    RDI_TRY(run_projection(engine, RDI_PART_O, &layer->o, s->narrow, rows, branch_of(engine)));
     RDI_TRY(run_post_norm(engine, &layer->attn_post_norm, rows));
     RDI_TRY(run_norm(engine, &layer->mlp_norm, true, layer->gate_up.fp8_input, first, batch->rows));
-    RDI_TRY(run_projection(engine, RDI_PART_GATE_UP, &layer->gate_up, s->normed, rows, s->wide,
-                           weights_soon(engine, &layer->down, SOON_GATE_UP)));
+    RDI_TRY(run_projection(engine, RDI_PART_GATE_UP, &layer->gate_up, s->normed, rows, s->wide));
     RDI_TRY(run_mlp_act(engine, layer, rows));
-    const rdi_projection *next = index + 1 < engine->geometry.layers ? &layer[1].qkv : &engine->head;
-    RDI_TRY(run_projection(engine, RDI_PART_DOWN, &layer->down, s->narrow, rows, branch_of(engine),
-                           weights_soon(engine, next, SOON_DOWN)));
+    RDI_TRY(run_projection(engine, RDI_PART_DOWN, &layer->down, s->narrow, rows, branch_of(engine)));
     return run_post_norm(engine, &layer->mlp_post_norm, rows);
 }
 
@@ -333,5 +316,5 @@ rd_status rdi_forward_head(rd_engine *engine, int32_t row, int32_t count, float 
     int64_t at =
         (int64_t)(row - engine->batch.first_out) * g->hidden * (int64_t)rd_dtype_bytes(g->normed_dtype);
     unsigned char *input = (unsigned char *)engine->scratch.normed + at;
-    return run_projection(engine, RDI_PART_HEAD, &engine->head, input, count, logits, (rd_tensor){0});
+    return run_projection(engine, RDI_PART_HEAD, &engine->head, input, count, logits);
 }

@@ -4,7 +4,6 @@
 #include "kernels/gemm_fp8block/layout.h"
 #include "ops/plan.h"
 
-#include <stddef.h>
 #include <string.h>
 
 typedef struct gemm_call {
@@ -145,23 +144,11 @@ static rd_status check_scales(const gemm_call *call, bool quantised_a) {
     return RD_OK;
 }
 
-static rd_status check_soon(const gemm_call *call) {
-    const rd_tensor *soon = &call->in->soon;
-    if (call->in->struct_size < sizeof *call->in || !soon->data) return RD_OK;
-    RDI_TRY(rdi_check_tensor(call->op, "soon", soon, 1, RD_DTYPE_NONE));
-    RDI_TRY(rdi_check_stride(call->op, "soon", soon, 0, 1));
-    if ((uintptr_t)soon->data % 16)
-        return rdi_fail(RD_E_INVALID, "%s: soon: data=%p, needs alignment to 16 bytes", call->op, soon->data);
-    call->out->soon = soon->data;
-    call->out->soon_bytes = soon->shape[0] * (int64_t)rd_dtype_bytes(soon->dtype);
-    return RDI_CHECK_PLACES(call->plan, {"soon", soon});
-}
-
 static rd_status check_call(const gemm_call *call) {
     const rd_gemm_args *in = call->in;
     rdi_gemm_args *out = call->out;
     bool bf16 = !strcmp(call->op, "gemm_bf16"), quantised_a = !strcmp(call->op, "gemm_fp8block");
-    RDI_TRY(rdi_check_struct(call->op, in->struct_size, offsetof(rd_gemm_args, soon)));
+    RDI_TRY(rdi_check_struct(call->op, in->struct_size, sizeof *in));
     RDI_TRY(check_matrix(call, "a", &in->a, "a_dtype", quantised_a ? "fp8_e4m3" : "bf16 fp16 fp32", false));
     RDI_TRY(check_matrix(call, "c", &in->c, "c_dtype", "bf16 fp16 fp32", true));
     *out = (rdi_gemm_args){.m = in->a.shape[0], .n = in->c.shape[1], .k = in->a.shape[1]};
@@ -176,8 +163,7 @@ static rd_status check_call(const gemm_call *call) {
     out->c_stride = in->c.stride[0];
     RDI_TRY(check_weight(call, bf16 ? "bf16" : "fp8_e4m3"));
     if (!bf16) RDI_TRY(check_scales(call, quantised_a));
-    RDI_TRY(check_bias(call));
-    return check_soon(call);
+    return check_bias(call);
 }
 
 rd_status rd_gemm_run(const rd_plan *plan, const rd_gemm_args *args, void *ws, size_t *ws_bytes,

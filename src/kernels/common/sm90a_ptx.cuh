@@ -130,10 +130,6 @@ __device__ __forceinline__ void copy_box_once(void *to, const void *map, uint64_
 __device__ __forceinline__ void prefetch_box(const void *map, int32_t x, int32_t y) {
     asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];" ::"l"(map), "r"(x), "r"(y) : "memory");
 }
-// `bytes`, a multiple of 16, into the second-level cache; nobody waits for it.
-__device__ __forceinline__ void prefetch_bytes(const void *from, uint32_t bytes) {
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
-}
 __device__ __forceinline__ void prefetch_map(const void *map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }

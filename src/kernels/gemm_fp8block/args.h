@@ -26,8 +26,6 @@ typedef struct rdi_gemm_args {
     int64_t c_stride;
     rd_dtype a_dtype, w_dtype, w_scale_dtype, bias_dtype, c_dtype;
     rdi_weight_layout layout;
-    const void *soon; // NULL, or soon_bytes of constants that launches behind this one read
-    int64_t soon_bytes;
 } rdi_gemm_args;
 
 #endif // RDI_GEMM_ARGS_H

@@ -15,8 +15,7 @@ typedef struct rdk_gemm_step_args {
     RDK_PTR(const void) bias;
     RDK_PTR(void) c;
     RDK_PTR(void) partials; // one tile of {value, tag} pairs a block
-    RDK_PTR(const unsigned char) soon;
-    int64_t soon_bytes, a_stride, w_stride, a_scale_stride_m, a_scale_stride_k, w_scale_stride_n, w_scale_stride_k,
+    int64_t a_stride, w_stride, a_scale_stride_m, a_scale_stride_k, w_scale_stride_n, w_scale_stride_k,
         c_stride;
     int32_t m, n, k, k_blocks;
     int32_t ranges, range_units,

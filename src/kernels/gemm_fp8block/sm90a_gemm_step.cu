@@ -25,7 +25,6 @@ template <int TOKENS, int GROUPS> struct shape {
     static constexpr int residents = TOKENS <= 32 ? 2 : 1;
     static constexpr int turn_tokens = rdk_step_turn_tokens(TOKENS);
     static constexpr int full_arrivals = 2;           // weights and tokens
-    static constexpr bool early_parts = TOKENS == 8 || (TOKENS == 16 && GROUPS == 1); // registers
     static constexpr int scale_ahead = TOKENS <= 16 ? 4 : TOKENS <= 64 ? 2 : 1; // batches in flight
 };
 
@@ -76,14 +75,6 @@ __device__ __noinline__ void copy_rows(unsigned char *tile, const unsigned char 
     __syncwarp();
 }
 
-// A block's share of what the launches behind this one read: memory brings it while this kernel's last sums travel and while small
-// kernels run.
-__device__ __forceinline__ void ask_soon(const rdk_gemm_step_args &args) {
-    const int64_t piece = 8192, part = (args.soon_bytes / 16 + gridDim.x - 1) / gridDim.x * 16;
-    int64_t at = part * blockIdx.x, end = min(at + part, args.soon_bytes / 16 * 16);
-    for (; at < end; at += piece) prefetch_bytes(args.soon + at, (uint32_t)min(end - at, piece));
-}
-
 template <int TOKENS, int GROUPS>
 __device__ __forceinline__ void produce_weights(const rdk_gemm_step_args &args, ring<TOKENS, GROUPS> &r, int32_t begin,
                                                 int32_t end) {
@@ -112,7 +103,6 @@ __device__ __forceinline__ void produce_weights(const rdk_gemm_step_args &args, 
         at.advance<s::stages>();
         if (++kb == args.k_blocks) kb = 0, tile++;
     }
-    if (lane == 0) ask_soon(args);
 }
 
 template <int TOKENS, int GROUPS>
@@ -253,10 +243,9 @@ __device__ __forceinline__ void promote_block(ring<TOKENS, GROUPS> &r, reader &a
     at.unit++;
 }
 
-// early() is called when three or four blocks are left.
-template <int TOKENS, int GROUPS, typename EARLY>
+template <int TOKENS, int GROUPS>
 __device__ __forceinline__ void multiply_segment(ring<TOKENS, GROUPS> &r, cursor &head, reader &tail, int group,
-                                                 int32_t count, float (&sum)[TOKENS / 2], EARLY early) {
+                                                 int32_t count, float (&sum)[TOKENS / 2]) {
 #pragma unroll
     for (int i = 0; i < TOKENS / 2; i++) sum[i] = 0.0f;
     float even[TOKENS / 2];
@@ -267,11 +256,9 @@ __device__ __forceinline__ void multiply_segment(ring<TOKENS, GROUPS> &r, cursor
         }
     } else { // two blocks in flight
         float odd[TOKENS / 2];
-        if (count <= 4) early();
         issue_block(r, head, group, even);
         int32_t i = 0;
         for (; i + 2 < count; i += 2) {
-            if (i + 4 >= count && count > 4) early();
             issue_block(r, head, group, odd);
             promote_block<1>(r, tail, even, sum);
             issue_block(r, head, group, even);
@@ -303,50 +290,38 @@ template <int TOKENS> __device__ __forceinline__ void leave_partials(uint4 *word
         store_relaxed(words + j * 128, make_uint4(__float_as_uint(sum[j * 2]), TAG, __float_as_uint(sum[j * 2 + 1]), TAG));
 }
 
-// What one or two blocks left of a tile: a round of words, asked for at once. One after the other they cost 0.7 us each, 17 us of
-// a call of 128 tokens (H200).
-template <int TOKENS> struct part_words {
-    static constexpr int round = TOKENS == 8 || TOKENS == 32 || TOKENS == 128 ? 2 : 4; // more would spill
-    uint4 *first, *second;
-    uint4 a[round], b[round];
-
-    __device__ __forceinline__ void ask(int begin) {
-        const uint4 none = make_uint4(0, TAG, 0, TAG);
+// Adds what one or two blocks left, in this order. All loads of a round are in flight at once: one after the other they cost
+// 0.7 us each, 17 us of a call of 128 tokens (H200).
+template <int TOKENS>
+__device__ __forceinline__ void add_partials(uint4 *first, uint4 *second, float (&sum)[TOKENS / 2]) {
+    constexpr int round = TOKENS == 8 || TOKENS == 32 || TOKENS == 128 ? 2 : 4; // more would spill
+    const uint4 none = make_uint4(0, TAG, 0, TAG), free_again = make_uint4(0, 0, 0, 0);
 #pragma unroll
-        for (int i = 0; i < round; i++) a[i] = load_relaxed(first + (begin + i) * 128);
+    for (int begin = 0; begin < TOKENS / 4; begin += round) {
+        uint4 a[round], b[round];
+        bool there;
+        do {
+            there = true;
 #pragma unroll
-        for (int i = 0; i < round; i++) b[i] = second ? load_relaxed(second + (begin + i) * 128) : none;
-    }
-    __device__ __forceinline__ bool there() const {
-        bool all = true;
+            for (int i = 0; i < round; i++) a[i] = load_relaxed(first + (begin + i) * 128);
 #pragma unroll
-        for (int i = 0; i < round; i++) all = all && a[i].y == TAG && a[i].w == TAG && b[i].y == TAG && b[i].w == TAG;
-        return all;
-    }
-    // Adds them in this order and frees the words. asked: the first round is under way.
-    __device__ __forceinline__ void add(float (&sum)[TOKENS / 2], bool asked) {
-        const uint4 free_again = make_uint4(0, 0, 0, 0);
+            for (int i = 0; i < round; i++) b[i] = second ? load_relaxed(second + (begin + i) * 128) : none;
 #pragma unroll
-        for (int begin = 0; begin < TOKENS / 4; begin += round) {
-            bool again = begin || !asked;
-            do {
-                if (again) ask(begin);
-                again = true;
-            } while (!there());
+            for (int i = 0; i < round; i++) there = there && a[i].y == TAG && a[i].w == TAG && b[i].y == TAG && b[i].w == TAG;
+        } while (!there);
 #pragma unroll
-            for (int i = 0; i < round; i++) {
-                float *to = sum + (begin + i) * 2;
-                store_relaxed(first + (begin + i) * 128, free_again);
-                to[0] += __uint_as_float(a[i].x);
-                to[1] += __uint_as_float(a[i].z);
-                if (!second) continue;
-                store_relaxed(second + (begin + i) * 128, free_again);
-                to[0] += __uint_as_float(b[i].x);
-                to[1] += __uint_as_float(b[i].z);
-            }
+        for (int i = 0; i < round; i++) {
+            float *to = sum + (begin + i) * 2;
+            store_relaxed(first + (begin + i) * 128, free_again);
+            to[0] += __uint_as_float(a[i].x);
+            to[1] += __uint_as_float(a[i].z);
+            if (!second) continue;
+            store_relaxed(second + (begin + i) * 128, free_again);
+            to[0] += __uint_as_float(b[i].x);
+            to[1] += __uint_as_float(b[i].z);
         }
     }
-};
+}
 
 // Four neighbours of one output row.
 __device__ __forceinline__ void store_four(const rdk_gemm_step_args &args, int32_t token, int32_t row, float4 v) {
@@ -409,27 +384,17 @@ __device__ __forceinline__ void multiply(const rdk_gemm_step_args &args, ring<TO
         int32_t tile = unit / args.k_blocks, kb = unit - tile * args.k_blocks, tile_end = (tile + 1) * args.k_blocks;
         int32_t count = min(end, tile_end) - unit, row = (own_tile(tile) * GROUPS + group) * GROUP_ROWS;
         float sum[TOKENS / 2];
-        // Of a tile that this block adds up the others' parts are asked for while the last weights are under way: many have come by
-        // then. Never before the tokens are here: until then the words may still be those of the call before.
-        auto parts_from = [&](int32_t other) {
-            return part_words<TOKENS>{partial_words<TOKENS, GROUPS>(args, other, group),
-                                      range_begin(args, other + 1) < tile_end ? partial_words<TOKENS, GROUPS>(args, other + 1, group)
-                                                                              : nullptr};
-        };
-        part_words<TOKENS> parts;
-        const bool early = shape<TOKENS, GROUPS>::early_parts && kb == 0 && end < tile_end && (unit > begin || count > 4);
-        multiply_segment<TOKENS, GROUPS>(r, head, tail, group, count, sum, [&]() {
-            if constexpr (shape<TOKENS, GROUPS>::early_parts)
-                if (early) parts = parts_from(range + 1), parts.ask(0);
-        });
+        multiply_segment<TOKENS, GROUPS>(r, head, tail, group, count, sum);
         unit += count;
         if (kb) {
             leave_partials<TOKENS>(partial_words<TOKENS, GROUPS>(args, range, group), sum);
             continue;
         }
-        if constexpr (shape<TOKENS, GROUPS>::early_parts)
-            if (early) parts.add(sum, true);
-        for (int32_t other = range + 1 + 2 * early; range_begin(args, other) < tile_end; other += 2) parts_from(other).add(sum, false);
+        for (int32_t other = range + 1; range_begin(args, other) < tile_end; other += 2)
+            add_partials<TOKENS>(partial_words<TOKENS, GROUPS>(args, other, group),
+                                 range_begin(args, other + 1) < tile_end
+                                     ? partial_words<TOKENS, GROUPS>(args, other + 1, group) : nullptr,
+                                 sum);
         store_tile<TOKENS, GROUPS>(args, r, group, row, sum);
     }
 }
