@@ -32,7 +32,7 @@ static void test_bf16_step(void **state) {
         const char *kernel;
     } cases[] = {{1, "rdk_gemm_bf16_step_sm90a_c8_r128"},   {8, "rdk_gemm_bf16_step_sm90a_c8_r128"},
                  {9, "rdk_gemm_bf16_step_sm90a_c16_r128"},  {32, "rdk_gemm_bf16_step_sm90a_c32_r128"},
-                 {33, "rdk_gemm_bf16_step_sm90a_c64_r128"}, {128, "rdk_gemm_bf16_step_sm90a_c128_r128"}};
+                 {33, "rdk_gemm_bf16_step_sm90a_c64_held"}, {128, "rdk_gemm_bf16_step_sm90a_c128_r128"}};
     rdi_launch out[RDI_MAX_LAUNCHES];
     for (size_t i = 0; i < RDI_COUNT(cases); i++) {
         rdi_gemm_args a = gemm_args(cases[i].m, 49152, 576, RD_DTYPE_BF16, RD_DTYPE_BF16);
@@ -55,6 +55,13 @@ static void test_bf16_step(void **state) {
         assert_int_equal(args.parts, 1);
         assert_int_equal(rdi_gemm_bf16_step_sm90a_ws(&a, 132), 0);
     }
+    // Nothing is held of a tenth k block, nor of rows that the copy engine cannot address.
+    rdi_gemm_args longer = gemm_args(64, 49152, 577, RD_DTYPE_BF16, RD_DTYPE_BF16);
+    assert_int_equal(rdi_gemm_bf16_step_sm90a(&longer, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_gemm_bf16_step_sm90a_c64_r128");
+    rdi_gemm_args odd = gemm_args(64, 49152, 575, RD_DTYPE_BF16, RD_DTYPE_BF16);
+    assert_int_equal(rdi_gemm_bf16_step_sm90a(&odd, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_gemm_bf16_step_sm90a_c64_r128");
 }
 
 // 5120 x 6144: 80 tiles of 64 rows, 96 k blocks: 7680 units over 132 blocks are 58 each and 24 left, whatever the tokens.
@@ -274,6 +281,16 @@ static void test_heads(void **state) {
     assert_string_equal(out[0].kernel, "rdk_rope_kv_write_sm90a_bf16_d128_many");
     assert_int_equal(out[0].grid[0],
                      (4001 * (11 + 2 + 2) + 3) / 4); // the eleventh warp of a token's q has two heads
+    a.rope.head_dim = a.kv.head_dim = 256;           // two heads a warp
+    assert_int_equal(rdi_rope_kv_write_sm90a_geometry(&a, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_rope_kv_write_sm90a_bf16_d256_many");
+    assert_int_equal(out[0].grid[0], (4001 * (21 + 4 + 4) + 3) / 4);
+    a.rope.head_dim = a.kv.head_dim = 128;
+    a.rope.norm_dtype = RD_DTYPE_BF16;
+    a.rope.q_norm = a.rope.k_norm = (void *)4098; // weights are read two at a time
+    assert_int_equal(rdi_rope_kv_write_sm90a_geometry(&a, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_rope_kv_write_sm90a_any");
+    a.rope.q_norm = a.rope.k_norm = NULL;
     a.rope.k_dtype = RD_DTYPE_F16; // two types, odd halves or odd strides: element by element
     assert_int_equal(rdi_rope_kv_write_sm90a_geometry(&a, NULL, &h200, out), 1);
     assert_string_equal(out[0].kernel, "rdk_rope_kv_write_sm90a_any");
@@ -287,6 +304,30 @@ static void test_heads(void **state) {
     assert_int_equal(rdi_rope_sm90a_geometry(&a.rope, NULL, &h200, out), 1);
     assert_string_equal(out[0].kernel, "rdk_rope_sm90a_d512");
     assert_int_equal(out[0].grid[0], (4001 * 50 + 3) / 4);
+}
+
+// A slot's block by one multiplication, exactly, for every slot of 32 bits: the last slots of blocks and the first ones, the ends.
+static void test_block_of_slot(void **state) {
+    (void)state;
+    static const int64_t tokens[] = {2, 3, 16, 17, 48, 64, 100, 128, 1000003};
+    for (size_t i = 0; i < RDI_COUNT(tokens); i++) {
+        rdi_launch out[RDI_MAX_LAUNCHES];
+        rdi_kv_write_args a = {
+            .tokens = 1, .kv_heads = 1, .head_dim = 8, .block_tokens = tokens[i], .blocks = 7};
+        assert_int_equal(rdi_kv_write_sm90a_geometry(&a, NULL, &h200, out), 1);
+        rdk_kv_write_sm90a_args args;
+        memcpy(&args, out[0].args, sizeof args);
+        const uint64_t end = UINT64_C(1) << 32, step = end / 10007;
+        for (uint64_t at = 0; at < end; at += step) {
+            uint64_t edge = at / (uint64_t)tokens[i] * (uint64_t)tokens[i];
+            const uint64_t slots[] = {at, edge, edge ? edge - 1 : 0, end - 1 - at};
+            for (size_t s = 0; s < RDI_COUNT(slots); s++) {
+                uint64_t low = (slots[s] * (args.block_inverse & UINT32_MAX)) >> 32;
+                assert_int_equal((slots[s] * (args.block_inverse >> 32) + low) >> 32,
+                                 slots[s] / (uint64_t)tokens[i]);
+            }
+        }
+    }
 }
 
 // A cluster of eight blocks a row, each with an eighth of it in shared memory, as much as fits.
@@ -324,11 +365,12 @@ static void test_no_spills(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bf16_step),   cmocka_unit_test(test_bf16_cut_of_k),
-        cmocka_unit_test(test_bf16_router), cmocka_unit_test(test_bf16_parts),
-        cmocka_unit_test(test_bf16_chunk),  cmocka_unit_test(test_w8a16),
-        cmocka_unit_test(test_norms),       cmocka_unit_test(test_heads),
-        cmocka_unit_test(test_sample),      cmocka_unit_test(test_no_spills),
+        cmocka_unit_test(test_bf16_step),     cmocka_unit_test(test_bf16_cut_of_k),
+        cmocka_unit_test(test_bf16_router),   cmocka_unit_test(test_bf16_parts),
+        cmocka_unit_test(test_bf16_chunk),    cmocka_unit_test(test_w8a16),
+        cmocka_unit_test(test_norms),         cmocka_unit_test(test_heads),
+        cmocka_unit_test(test_block_of_slot), cmocka_unit_test(test_sample),
+        cmocka_unit_test(test_no_spills),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

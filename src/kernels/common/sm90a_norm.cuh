@@ -30,12 +30,11 @@ __device__ __forceinline__ float squares_of(const eight &e) {
     return sum.x + sum.y;
 }
 
-// 1 / sqrt(mean square + eps) of `pieces`, a multiple of four and at most MOST, whose sums stand. BATCH loads are under way at once.
-template <int MOST, int BATCH>
-__device__ __forceinline__ float inverse_norm(const norm_sums &sums, int pieces, float inverse_k, float eps) {
+// 1 / sqrt(mean square + eps) of `pieces`, a multiple of four, whose sums stand. BATCH loads are under way at once.
+template <int BATCH> __device__ __forceinline__ float inverse_norm(const norm_sums &sums, int pieces, float inverse_k, float eps) {
     float4 v = {};
 #pragma unroll
-    for (int first = 0; first < MOST / 4; first += BATCH) {
+    for (int first = 0; first < RDK_NORM_PIECES / 4; first += BATCH) {
         if (first * 4 >= pieces) break;
         float4 next[BATCH];
 #pragma unroll
@@ -56,7 +55,7 @@ __device__ __forceinline__ float inverse_norm(norm_sums &sums, const float (&v)[
     for (int step = 8; step; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
     if (lane % 16 == 0) reinterpret_cast<float *>(sums.four)[lane ? warps + warp : warp] = sum;
     __syncthreads();
-    return inverse_norm<RDK_NORM_PIECES, 1>(sums, warps * 2, reciprocal((float)k), eps);
+    return inverse_norm<1>(sums, warps * 2, 1.0f / (float)k, eps);
 }
 
 template <int PIECES> struct row_pieces { // eight elements each, of which `count` (may be <= 0) exist
@@ -204,7 +203,7 @@ template <int TYPE, bool RESIDUAL, typename F> __device__ __forceinline__ void n
     cluster_wait(); // every block has its barrier
     if (lane < RDK_NORM_BLOCKS) send_f32(to, squares, barrier);
     barrier_wait(&shared.arrived, 0);
-    float inverse = inverse_norm<RDK_NORM_VECTOR_K / RDK_NORM_PIECE, 8>(shared.sums, (int)pieces, inverse_k, rows.eps);
+    float inverse = inverse_norm<8>(shared.sums, (int)pieces, inverse_k, rows.eps);
     row_pieces<1> p = {{row}, {at}, {valid ? 8 : 0}, {scaled<TYPE>(x, weight, inverse, rows.offset)}};
     emit(p);
 }

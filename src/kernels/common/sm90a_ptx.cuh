@@ -87,9 +87,19 @@ __device__ __forceinline__ uint32_t cluster_address(const void *place, uint32_t 
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(smem_address(place)), "r"(rank));
     return address;
 }
-// A word to such a place; its four bytes count on a barrier of the same block.
+// A word to such a place; its bytes count on a barrier of the same block.
 __device__ __forceinline__ void send_f32(uint32_t cluster_address, float value, uint32_t barrier) {
     asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(cluster_address), "f"(value),
+                 "r"(barrier)
+                 : "memory");
+}
+__device__ __forceinline__ void send_u32(uint32_t cluster_address, uint32_t value, uint32_t barrier) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];" ::"r"(cluster_address), "r"(value),
+                 "r"(barrier)
+                 : "memory");
+}
+__device__ __forceinline__ void send_u64(uint32_t cluster_address, uint64_t value, uint32_t barrier) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.u64 [%0], %1, [%2];" ::"r"(cluster_address), "l"(value),
                  "r"(barrier)
                  : "memory");
 }

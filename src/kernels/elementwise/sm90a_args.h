@@ -7,7 +7,7 @@
 
 enum {
     RDK_ROW_THREADS = 128,
-    RDK_ROPE_HEADS = 4, // of one token, by a warp, where there are many
+    RDK_ROPE_HEADS = 4, // of one token, by a warp, where there are many; of more than 128 dims half of them
     RDK_SAMPLE_THREADS = 1024,
     RDK_SAMPLE_BLOCKS = 8,              // of a row
     RDK_SAMPLE_SHARED_BYTES = 76 << 10, // of a block beside its logits

@@ -192,7 +192,7 @@ int32_t rdi_rope_kv_write_sm90a_geometry(const void *args, void *ws, const rd_de
     // Several heads a warp where that still leaves every multiprocessor enough warps.
     bool many =
         a->rope.tokens * (q_heads + 2 * kv_heads) >= (int64_t)device->compute_units * 32 * RDK_ROPE_HEADS;
-    int64_t heads = many ? RDK_ROPE_HEADS : 1;
+    int64_t heads = !many ? 1 : a->rope.head_dim > 128 ? RDK_ROPE_HEADS / 2 : RDK_ROPE_HEADS;
     int64_t warps = a->rope.tokens * (rdi_ceil_div(q_heads, heads) + 2 * rdi_ceil_div(kv_heads, heads));
     return head_launch(names[a->rope.q_dtype == RD_DTYPE_F16][a->rope.head_dim > 128][many], warps, &kernel,
                        sizeof kernel, out);

@@ -47,13 +47,21 @@ struct rule {
         float distance = logit - top, q = distance * inverse; // the quotient, rounded once; NaN, no mass, where it overflows
         q = fmaf(fmaf(-q, temperature, distance), inverse, q);
         float weight = logit == top ? 1.0f : expf(q);
-        uint64_t whole = (uint64_t)__float2ull_rn(weight * 0x1p34f);
+        uint64_t whole = weight < 0.125f ? __float2uint_rn(weight * 0x1p34f) : (uint64_t)__float2ull_rn(weight * 0x1p34f);
         if (!whole) return false;
         bin = bin_of(logit);
         mass = weight >= min_p ? whole : 0;
         return true;
     }
 };
+
+// The same where few tokens are measured: a row is drawn from by code that no multiprocessor has at hand, so less of it is quicker.
+enum : word64 { REMOVED = 1ull << 40 }; // by min_p
+__device__ __noinline__ word64 measure_one(rule rules, float logit) {
+    uint32_t bin;
+    uint64_t mass;
+    return rules.measure(logit, bin, mass) ? mass ? mass : REMOVED : 0;
+}
 
 struct row_slice { // a block's share of a row: ids first .. first + count - 1
     const float *logits, *held;
@@ -64,7 +72,7 @@ struct row_slice { // a block's share of a row: ids first .. first + count - 1
     }
     // f(logit, id) by whole warps; past the end the logit is -inf.
     template <typename F> __device__ __forceinline__ void each(F f) const {
-#pragma unroll 4
+#pragma unroll 1
         for (int32_t base = 0; base < count; base += THREADS) f(at(base + threadIdx.x), first + base + (int32_t)threadIdx.x);
     }
 };
@@ -109,8 +117,9 @@ struct sample_shared {
         word64 list[LIST];
     };
     word64 scratch[WARPS], kept[2], above;
+    uint64_t arrived[3]; // barriers: tops, numbers listed, the list
     uint32_t listed[BLOCKS], own, key, above_count, ties;
-    int32_t at, id;
+    int32_t at, second, id;
 };
 static_assert(sizeof(sample_shared) <= RDK_SAMPLE_SHARED_BYTES, "the slice begins behind this");
 
@@ -130,7 +139,7 @@ __device__ __forceinline__ word64 warp_top(word64 v) {
 }
 
 // Sum of v over this thread and all before it.
-__device__ __forceinline__ word64 block_scan(word64 v, sample_shared &s) {
+__device__ __noinline__ word64 block_scan(word64 v, sample_shared &s) {
     int lane = threadIdx.x % 32;
 #pragma unroll
     for (int step = 1; step < 32; step *= 2) {
@@ -153,6 +162,7 @@ __device__ __forceinline__ word64 block_scan(word64 v, sample_shared &s) {
 // Philox4x32-10 (Salmon et al., SC 2011, section 3.3), as the host draws it: a multiple of 2^-53 in [0, 1).
 __device__ inline double uniform53(uint64_t seed, uint64_t counter) {
     uint32_t c0 = (uint32_t)counter, c1 = (uint32_t)(counter >> 32), c2 = 0, c3 = 0, k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+#pragma unroll 1
     for (int round = 0; round < 10; round++) {
         uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
         uint32_t next0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, next2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
@@ -168,7 +178,7 @@ __device__ __forceinline__ void clear(bin_parts &part) {
 }
 
 // By whole warps. A warp whose tokens share a bin, as in a row of equal logits, adds them up first.
-__device__ __forceinline__ void add(bin_parts &part, bool counts, uint32_t bin, uint64_t mass) {
+template <bool COUNT> __device__ __forceinline__ void add(bin_parts &part, bool counts, uint32_t bin, uint64_t mass) {
     uint32_t first = __shfl_sync(0xffffffffu, bin, 0), tokens = 1;
     if (__all_sync(0xffffffffu, counts && bin == first)) {
         uint32_t low = __reduce_add_sync(0xffffffffu, (uint32_t)mass & 0x1ffff), high = __reduce_add_sync(0xffffffffu, (uint32_t)(mass >> 17));
@@ -177,7 +187,7 @@ __device__ __forceinline__ void add(bin_parts &part, bool counts, uint32_t bin, 
         counts = threadIdx.x % 32 == 0;
     }
     if (!counts) return;
-    atomicAdd(&part.count[bin], tokens);
+    if (COUNT) atomicAdd(&part.count[bin], tokens);
     uint32_t low = (uint32_t)mass, before = low ? atomicAdd(&part.low[bin], low) : 0;
     uint32_t high = (uint32_t)(mass >> 32) + (before + low < before);
     if (high) atomicAdd(&part.high[bin], high);
@@ -185,23 +195,22 @@ __device__ __forceinline__ void add(bin_parts &part, bool counts, uint32_t bin, 
 
 // The parts of all blocks into `sums` of every block, as running sums. All blocks of the cluster call it together.
 __device__ __noinline__ void collect(sample_shared &s, running_sums &sums) {
-    enum { SHARE = BINS / BLOCKS };
+    enum { SHARE = BINS / BLOCKS, HELPERS = THREADS / SHARE }; // four threads a bin, each with two blocks
+    static_assert(HELPERS == 4 && BLOCKS == 8, "two shuffles add them up");
     cluster_sync();
-    if (threadIdx.x < SHARE) {
-        uint32_t bin = cluster_rank() * SHARE + threadIdx.x, count = 0;
-        word64 mass = 0;
+    const uint32_t bin = cluster_rank() * SHARE + threadIdx.x / HELPERS, rank = threadIdx.x % HELPERS * 2;
+    const bin_parts *first = of_block(&s.part, rank), *other = of_block(&s.part, rank + 1);
+    uint32_t count = first->count[bin] + other->count[bin];
+    word64 mass = ((word64)first->high[bin] << 32) + first->low[bin] + ((word64)other->high[bin] << 32) + other->low[bin];
 #pragma unroll
-        for (uint32_t rank = 0; rank < BLOCKS; rank++) {
-            const bin_parts *part = of_block(&s.part, rank);
-            count += part->count[bin];
-            mass += ((word64)part->high[bin] << 32) + part->low[bin];
-        }
-#pragma unroll
-        for (uint32_t rank = 0; rank < BLOCKS; rank++) {
-            running_sums *to = of_block(&sums, rank);
-            to->mass[bin] = mass;
-            to->count[bin] = count;
-        }
+    for (int step = 1; step < HELPERS; step *= 2) {
+        count += __shfl_xor_sync(0xffffffffu, count, step);
+        mass += __shfl_xor_sync(0xffffffffu, mass, step);
+    }
+    for (uint32_t i = rank; i < rank + 2; i++) {
+        running_sums *to = of_block(&sums, i);
+        to->mass[bin] = mass;
+        to->count[bin] = count;
     }
     cluster_sync();
     uint32_t at = threadIdx.x * 2, second = sums.count[at + 1], counts = sums.count[at] + second;
@@ -211,35 +220,40 @@ __device__ __noinline__ void collect(sample_shared &s, running_sums &sums) {
     sums.count[at] = counts - second, sums.count[at + 1] = counts;
 }
 
-// The bin in which the sum, from these on, meets its target, or -1.
-__device__ __noinline__ int32_t locate(sample_shared &s, const running_sums &sums, bool by_mass, bool exceed, double target, word64 above) {
-    const wanted w = {by_mass, exceed, target};
+// The bins in which the sum, from `above` on, meets each of two targets, or -1.
+__device__ __noinline__ int2 locate(sample_shared &s, const running_sums &sums, bool by_mass, bool exceed, double target, double second,
+                                    word64 above) {
     __syncthreads();
-    if (threadIdx.x == 0) s.at = -1;
+    if (threadIdx.x == 0) s.at = s.second = -1;
     __syncthreads();
-    for (uint32_t i = threadIdx.x * 2; i < threadIdx.x * 2 + 2; i++) {
-        word64 here = above + (w.by_mass ? sums.mass[i] : sums.count[i]);
-        word64 before = above + (i == 0 ? 0 : w.by_mass ? sums.mass[i - 1] : sums.count[i - 1]);
-        if (here > before && w.met(here) && !w.met(before)) s.at = (int32_t)i;
+    uint32_t i = threadIdx.x * 2;
+    word64 running = above + (i == 0 ? 0 : by_mass ? sums.mass[i - 1] : sums.count[i - 1]);
+    for (int n = 0; n < 2; n++, i++) {
+        word64 before = running;
+        running = above + (by_mass ? sums.mass[i] : sums.count[i]);
+        if (running == before) continue;
+        const wanted w = {by_mass, exceed, target}, other = {by_mass, exceed, second};
+        if (w.met(running) && !w.met(before)) s.at = (int32_t)i;
+        if (other.met(running) && !other.met(before)) s.second = (int32_t)i;
     }
     __syncthreads();
-    return s.at;
+    return make_int2(s.at, s.second);
 }
 
 // ---- the list ------------------------------------------------------------------------------------------------------------
 // Largest first, in `list` or in `other`: where the result is. Few words count how many are larger; many go through a bitonic
 // network, whose steps below 64 stay inside the 64 words of a warp.
 __device__ inline word64 *sort_list(word64 *list, word64 *other, uint32_t n) {
-    uint32_t size = 2;
-    while (size < n) size *= 2;
+    const uint32_t size = n <= 32 ? 32 : 1u << (32 - __clz(n - 1)); // a power of two
     for (uint32_t i = n + threadIdx.x; i < size; i += THREADS) list[i] = 0;
     __syncthreads();
     if (n <= 128) {
-        uint32_t parts = min(THREADS / size, 32u), i = threadIdx.x / parts, larger = 0;
-        word64 mine = i < size ? list[i] : 0;
-        for (uint32_t j = threadIdx.x % parts; j < n; j += parts) larger += list[j] > mine;
+        const uint32_t shift = 10 - (31 - __clz(size)), parts = 1u << shift, i = threadIdx.x >> shift; // threads a word, at most 32
+        const word64 mine = list[i];
+        uint32_t larger = 0;
+        for (uint32_t j = threadIdx.x & (parts - 1); j < n; j += parts) larger += list[j] > mine;
         for (uint32_t step = parts / 2; step; step /= 2) larger += __shfl_xor_sync(0xffffffffu, larger, step);
-        if (i < n && threadIdx.x % parts == 0) other[larger] = mine;
+        if (i < n && (threadIdx.x & (parts - 1)) == 0) other[larger] = mine;
         __syncthreads();
         return other;
     }
@@ -259,46 +273,65 @@ __device__ inline word64 *sort_list(word64 *list, word64 *other, uint32_t n) {
     return list;
 }
 
-// Lists the tokens of these bins that lie in this block's slice, as many as fit; s.own says how many there are.
+// Lists the tokens of these bins that lie in this block's slice, with a mass or not, as many as fit; s.own says how many. The loop is that
+// of load_slice: a warp whose largest token is too small has none.
 __device__ __forceinline__ void gather_own(const row_slice &slice, sample_shared &s, const bin_ranges &ranges) {
-    __syncthreads();
-    if (threadIdx.x == 0) s.own = 0;
-    __syncthreads();
     const rule rules = slice.rules;
     // Logits of these bins, and a little more on both sides: two comparisons spare the rest.
     const float least = ranges.last >= BINS - 1 ? -INFINITY : rules.top - (float)(ranges.last + 2) / rules.bins_per_unit;
     const float most = ranges.first ? rules.top - (float)(ranges.first - 1) / rules.bins_per_unit : INFINITY;
-    slice.each([&](float logit, int32_t id) {
-        bool near = logit >= least && logit <= most;
-        if (!__any_sync(0xffffffffu, near)) return;
-        uint32_t bin;
-        uint64_t mass;
-        bool listed = near && ranges.has(rules.bin_of(logit)) && rules.measure(logit, bin, mass);
-        uint32_t lanes = __ballot_sync(0xffffffffu, listed), at = 0;
-        if (threadIdx.x % 32 == 0 && lanes) at = atomicAdd(&s.own, (uint32_t)__popc(lanes));
-        at = __shfl_sync(0xffffffffu, at, 0) + __popc(lanes & ((1u << threadIdx.x % 32) - 1));
-        if (listed && at < LIST) s.list[at] = word_of(logit, id);
-    });
-    __syncthreads();
+    const uint32_t before = (1u << threadIdx.x % 32) - 1;
+    if (logit_of(key_of_word(s.tops[cluster_rank() * WARPS + threadIdx.x / 32])) >= least)
+#pragma unroll 1
+        for (int32_t base = 0; base * 4 < slice.count; base += THREADS) {
+            int32_t i = (base + (int32_t)threadIdx.x) * 4;
+            float4 x = i + 3 < slice.kept ? *reinterpret_cast<const float4 *>(slice.held + i)
+                                          : make_float4(slice.at(i), slice.at(i + 1), slice.at(i + 2), slice.at(i + 3));
+            const float v[4] = {x.x, x.y, x.z, x.w};
+            uint32_t wanted = 0;
+#pragma unroll
+            for (int c = 0; c < 4; c++) wanted |= (uint32_t)(v[c] >= least && v[c] <= most) << c;
+            while (__any_sync(0xffffffffu, wanted != 0)) { // the next of each lane
+                const int c = __ffs(wanted) - 1;
+                const float logit = c == 0 ? v[0] : c == 1 ? v[1] : c == 2 ? v[2] : v[3];
+                const bool listed = wanted && ranges.has(rules.bin_of(logit));
+                wanted &= wanted - 1;
+                uint32_t lanes = __ballot_sync(0xffffffffu, listed), at = 0;
+                if (threadIdx.x % 32 == 0 && lanes) at = atomicAdd(&s.own, (uint32_t)__popc(lanes));
+                at = __shfl_sync(0xffffffffu, at, 0) + __popc(lanes & before);
+                if (listed && at < LIST) s.list[at] = word_of(logit, slice.first + i + c);
+            }
+        }
 }
 
-// The same of all slices, in the list of the first block; returns how many there are. More than LIST: nothing is listed.
-__device__ __forceinline__ uint32_t gather(const row_slice &slice, sample_shared &s, const bin_ranges &ranges) {
-    gather_own(slice, s, ranges);
+// The same of all slices, in the list of the first block; returns how many there are. More than LIST: nothing is listed. parity:
+// of the calls so far.
+__device__ __forceinline__ uint32_t gather(const row_slice &slice, sample_shared &s, const bin_ranges &ranges, uint32_t parity) {
     const uint32_t rank = cluster_rank();
-    if (threadIdx.x < BLOCKS) of_block(s.listed, threadIdx.x)[rank] = s.own;
-    cluster_sync();
-    uint32_t total = 0;
-#pragma unroll
-    for (uint32_t i = 0; i < BLOCKS; i++) total += min(s.listed[i], LIST + 1u);
+    if (threadIdx.x == 0) {
+        s.own = 0;
+        barrier_expect(&s.arrived[1], BLOCKS * 4);
+    }
+    __syncthreads();
+    gather_own(slice, s, ranges);
+    __syncthreads();
+    const uint32_t own = s.own;
+    if (threadIdx.x < BLOCKS)
+        send_u32(cluster_address(&s.listed[rank], threadIdx.x), min(own, LIST + 1u), cluster_address(&s.arrived[1], threadIdx.x));
+    barrier_wait(&s.arrived[1], parity);
+    uint32_t total = 0, before = 0;
+    for (uint32_t i = 0; i < BLOCKS; i++) {
+        if (i == rank) before = total;
+        total += s.listed[i];
+    }
     if (total > LIST) return total;
-    if (rank == 0)
-        for (uint32_t i = s.listed[0] + threadIdx.x; i < total; i += THREADS) {
-            uint32_t from = 0, at = i;
-            while (at >= s.listed[from]) at -= s.listed[from++];
-            s.list[i] = of_block(s.list, from)[at];
-        }
-    cluster_sync(); // the others may end
+    if (rank) { // and may end
+        for (uint32_t i = threadIdx.x; i < own; i += THREADS)
+            send_u64(cluster_address(&s.list[before + i], 0), s.list[i], cluster_address(&s.arrived[2], 0));
+    } else {
+        if (threadIdx.x == 0) barrier_expect(&s.arrived[2], (total - own) * 8);
+        barrier_wait(&s.arrived[2], 0);
+    }
     return total;
 }
 
