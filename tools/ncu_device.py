@@ -46,6 +46,10 @@ def cells():
             out[f"step_{shape}_{rows}"] = gemm(shape, rows, "gemm_fp8block_step_sm90a")
         for rows in (512, 8192):
             out[f"chunk_{shape}_{rows}"] = gemm(shape, rows, "gemm_fp8block_chunk_sm90a_1")
+    rival = os.environ.get("DEEPGEMM")  # what bench/rivals/deepgemm.sh made
+    for shape in SHAPES if rival else ():
+        for rows in (64, 128, 512, 8192):
+            out[f"deepgemm_{shape}_{rows}"] = ("sm90_fp8_gemm", gemm(shape, rows, "", ("--deepgemm", rival))[1])
     for rows in (1, 64, 128):
         out[f"bf16_head_{rows}"] = gemm("151936x5120", rows, "gemm_bf16_step_sm90a", ("--op", "gemm_bf16"))
     out["w8a16_gate_1"] = gemm("gate", 1, "gemm_fp8block_w8a16_step_sm90a", ("--op", "gemm_fp8block_w8a16"))

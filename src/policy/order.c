@@ -23,8 +23,9 @@ static rdi_order order_of_sm90a(const rdi_order_question *question) {
                                      .k = question->k,
                                      .multiprocessors = question->units,
                                      .rates = question->rates};
-    return rdi_sm90a_route_decide(&gemm).chunk ? (rdi_order){"chunk", "sm90a_route rule 3", false}
-                                               : (rdi_order){"", "", false};
+    const rdi_sm90a_route route = rdi_sm90a_route_decide(&gemm);
+    if (route.chunk) return (rdi_order){"chunk", "sm90a_route rule 3", false};
+    return route.step_us > 0 ? (rdi_order){"step", "sm90a_route rule 4", false} : (rdi_order){"", "", false};
 }
 
 rdi_order rdi_order_decide(const rdi_order_question *question) {

@@ -134,5 +134,10 @@ __device__ __forceinline__ float inverse_root(float v) {
 __device__ __forceinline__ float gated(float g, float z) {
     return __fdividef(g, 1.0f + expf(-z));
 }
+// g / (1 + exp(-2z)) is g/2 (1 + tanh z) without its cancellation; z = sqrt(2/pi) (g + 0.044715 g^3), arXiv 1606.08415.
+__device__ __forceinline__ float activate(float g, bool gelu) {
+    float z = gelu ? 2.0f * 0.7978845608f * (g + 0.044715f * g * g * g) : g;
+    return gated(g, z);
+}
 
 #endif // RDK_SM90A_ROWS_CUH

@@ -43,12 +43,6 @@ NORM_KERNELS(rdk_rmsnorm_sm90a_f16, RDK_F16, false)
 NORM_KERNELS(rdk_rmsnorm_sm90a_f16_add, RDK_F16, true)
 
 // ---- act_mul: eight elements a thread, grid (columns, rows) ----------------------------------------------------------------
-// g / (1 + exp(-2z)) is g/2 (1 + tanh z) without its cancellation; z = sqrt(2/pi) (g + 0.044715 g^3), arXiv 1606.08415.
-__device__ __forceinline__ float activate(float g, bool gelu) {
-    float z = gelu ? 2.0f * 0.7978845608f * (g + 0.044715f * g * g * g) : g;
-    return gated(g, z);
-}
-
 extern "C" __global__ void __launch_bounds__(RDK_ROW_THREADS)
     rdk_act_mul_sm90a(const __grid_constant__ rdk_act_mul_sm90a_args args) {
     launch_dependents();

@@ -8,7 +8,7 @@
 static rdk_quant_sm90a_args kernel_args(const rdi_quant_args *a) {
     return (rdk_quant_sm90a_args){
         .x = RDK_ADDR(a->x),
-        .up = a->fuse == RDI_FUSE_SILU_MUL ? RDK_ADDR(a->up) : 0,
+        .up = rdi_fuse_takes_up(a->fuse) ? RDK_ADDR(a->up) : 0,
         .residual = a->fuse == RDI_FUSE_ADD_RMSNORM ? RDK_ADDR(a->residual) : 0,
         .norm_weight = RDK_ADDR(a->norm_weight),
         .q = RDK_ADDR(a->q),
@@ -25,6 +25,7 @@ static rdk_quant_sm90a_args kernel_args(const rdi_quant_args *a) {
         .up_type = rdk_type_code(a->up_dtype),
         .residual_type = rdk_type_code(a->residual_dtype),
         .norm_type = rdk_type_code(a->norm_dtype),
+        .gelu = a->fuse == RDI_FUSE_GELU_MUL,
         .eps = a->eps,
         .weight_offset = a->unit_offset ? 1.0f : 0.0f,
     };
@@ -32,9 +33,8 @@ static rdk_quant_sm90a_args kernel_args(const rdi_quant_args *a) {
 
 // Operands that no key of the question names.
 static bool types_fit(const rdi_quant_args *a) {
-    bool silu = a->fuse == RDI_FUSE_SILU_MUL, add = a->fuse == RDI_FUSE_ADD_RMSNORM,
-         norm = add || a->fuse == RDI_FUSE_RMSNORM;
-    return (!silu || rdi_launch_takes_type("quant_fp8", "up", a->up_dtype)) &&
+    bool add = a->fuse == RDI_FUSE_ADD_RMSNORM, norm = add || a->fuse == RDI_FUSE_RMSNORM;
+    return (!rdi_fuse_takes_up(a->fuse) || rdi_launch_takes_type("quant_fp8", "up", a->up_dtype)) &&
            (!add || rdi_launch_takes_type("quant_fp8", "residual", a->residual_dtype)) &&
            (!norm || rdi_launch_takes_type("quant_fp8", "norm_weight", a->norm_dtype));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // quant_fp8 on Hopper. Sixteen lanes hold a 1x128 group, eight elements each: its largest magnitude is four shuffles away.
-// Alone and after silu*mul every group is on its own; after a norm one block holds the row.
+// Alone and after silu*mul or gelu*mul every group is on its own; after a norm one block holds the row.
 #include "kernels/common/sm90a_norm.cuh"
 #include "kernels/quant_fp8/sm90a_args.h"
 
@@ -85,7 +85,7 @@ template <int ROWS> __device__ __forceinline__ void quantise_rows(const rdk_quan
         if (!args.up) continue;
         eight factor = unpack(up[r], args.up_type);
 #pragma unroll
-        for (int i = 0; i < 8; i++) p.e[r].v[i] = gated(p.e[r].v[i], p.e[r].v[i]) * factor.v[i];
+        for (int i = 0; i < 8; i++) p.e[r].v[i] = activate(p.e[r].v[i], args.gelu != 0) * factor.v[i];
     }
     quant_place to[ROWS];
 #pragma unroll
