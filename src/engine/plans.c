@@ -21,8 +21,7 @@ static rd_status plan_slot(rd_engine *engine, rdi_plan_slot slot, const char *op
     // shape on an H200 takes 1610 us with GEMMs alone started early, 1585 with rope and attention, 1650 with every kernel
     // (2026-11-30, docs/decisions/008-sm90a.md).
     const bool early = slot == RDI_PLAN_ROPE_KV_WRITE || slot == RDI_PLAN_ROPE || slot == RDI_PLAN_DECODE;
-    if (early) return RD_OK;
-    rdi_plan_start_in_turn(engine->plan[slot]);
+    if (!early) rdi_plan_start_in_turn(engine->plan[slot]);
     return RD_OK;
 }
 
