@@ -20,23 +20,39 @@ enum {
 
 // Chunks are cut at absolute positions alone, so that a row's bits follow from positions. Short ones first, since a short
 // context must still fill the card; longer ones later, since each chunk of each row costs a partial result.
+#ifndef CUT1
+#define CUT1 8192
+#define CUT2 32768
+#define CUT3 65536
+#endif
+enum {
+    RDK_ATTN_SIZES = 4, // of chunks: 256, 512, 1024 and 2048 keys, from these keys on
+    RDK_ATTN_CUT_1 = CUT1,
+    RDK_ATTN_CUT_2 = CUT2,
+    RDK_ATTN_CUT_3 = CUT3,
+    RDK_ATTN_CHUNKS_1 = RDK_ATTN_CUT_1 / 256, // before them
+    RDK_ATTN_CHUNKS_2 = RDK_ATTN_CHUNKS_1 + (RDK_ATTN_CUT_2 - RDK_ATTN_CUT_1) / 512,
+    RDK_ATTN_CHUNKS_3 = RDK_ATTN_CHUNKS_2 + (RDK_ATTN_CUT_3 - RDK_ATTN_CUT_2) / 1024
+};
 RDK_HOST_DEVICE int32_t rdk_attn_chunk_begin(int32_t chunk) {
-    return chunk <= 32    ? chunk * 256
-           : chunk <= 272 ? 8192 + (chunk - 32) * 512
-           : chunk <= 656 ? 131072 + (chunk - 272) * 1024
-                          : 524288 + (chunk - 656) * 2048;
+    return chunk <= RDK_ATTN_CHUNKS_1   ? chunk * 256
+           : chunk <= RDK_ATTN_CHUNKS_2 ? RDK_ATTN_CUT_1 + (chunk - RDK_ATTN_CHUNKS_1) * 512
+           : chunk <= RDK_ATTN_CHUNKS_3 ? RDK_ATTN_CUT_2 + (chunk - RDK_ATTN_CHUNKS_2) * 1024
+                                        : RDK_ATTN_CUT_3 + (chunk - RDK_ATTN_CHUNKS_3) * 2048;
 }
 RDK_HOST_DEVICE int32_t rdk_attn_chunk_count(int32_t keys) {
-    return keys <= 8192     ? (keys + 255) / 256
-           : keys <= 131072 ? 32 + (keys - 8192 + 511) / 512
-           : keys <= 524288 ? 272 + (keys - 131072 + 1023) / 1024
-                            : 656 + (keys - 524288 + 2047) / 2048;
+    return keys <= RDK_ATTN_CUT_1   ? (keys + 255) / 256
+           : keys <= RDK_ATTN_CUT_2 ? RDK_ATTN_CHUNKS_1 + (keys - RDK_ATTN_CUT_1 + 511) / 512
+           : keys <= RDK_ATTN_CUT_3 ? RDK_ATTN_CHUNKS_2 + (keys - RDK_ATTN_CUT_2 + 1023) / 1024
+                                    : RDK_ATTN_CHUNKS_3 + (keys - RDK_ATTN_CUT_3 + 2047) / 2048;
 }
-
-// The first key of the chunks of one size (0: 256 keys, ... 3: 2048).
-enum { RDK_ATTN_SIZES = 4 };
+// The first key of the chunks of one size.
 RDK_HOST_DEVICE int32_t rdk_attn_size_begin(int32_t size) {
-    return size == 0 ? 0 : size == 1 ? 8192 : size == 2 ? 131072 : size == 3 ? 524288 : 0x7fffffc0;
+    return size == 0   ? 0
+           : size == 1 ? RDK_ATTN_CUT_1
+           : size == 2 ? RDK_ATTN_CUT_2
+           : size == 3 ? RDK_ATTN_CUT_3
+                       : 0x7fffffc0;
 }
 
 // Teams of a block, which fill each other's gaps: as many as the registers of their rows leave room for. The registers of a
@@ -68,8 +84,12 @@ enum {
     RDK_ATTN_SUM_BYTES = 16 * 8,                  // a row: partial sums of weights, one a lane
     RDK_ATTN_RECORD_BYTES = RDK_ATTN_RECORDS * 64 // with their barriers
 };
+// Two bytes each: bf16, or two e4m3 codes in rows of 128 bytes.
+RDK_HOST_DEVICE int rdk_attn_query_dims(int dims) {
+    return dims < 128 ? 128 : dims;
+}
 RDK_HOST_DEVICE int rdk_attn_operand_bytes(int dims, int rows) {
-    return rows * ((dims + RDK_ATTN_STEP_KEYS) * 2 + RDK_ATTN_SUM_BYTES);
+    return rows * ((rdk_attn_query_dims(dims) + RDK_ATTN_STEP_KEYS) * 2 + RDK_ATTN_SUM_BYTES);
 }
 RDK_HOST_DEVICE int rdk_attn_team_bytes(int dims, int fp8, int rows, int slots) {
     return slots * (rdk_attn_slot_bytes(dims, fp8) + 16) + rdk_attn_operand_bytes(dims, rows) +
@@ -104,7 +124,7 @@ typedef struct rdk_attn_sm90a_args {
     RDK_PTR(const int32_t) q_starts;
     RDK_PTR(const float) sinks; // NULL = none
     RDK_PTR(void) out;
-    RDK_PTR(float) sums; // [seqs, kv_heads, chunks, rows, head_dim], not divided by their weight
+    RDK_PTR(void) sums;  // [seqs, kv_heads, chunks, rows, head_dim]: averages by weight, f16 (e4m3 caches) or f32
     RDK_PTR(float) tops; // [seqs, kv_heads, chunks, rows, 2]: largest logit (base 2), weight
     int64_t q_stride_token, q_stride_head, block_table_stride, out_stride_token, out_stride_head;
     int32_t seqs, kv_heads, group, head_dim, block_tokens, max_blocks, chunks, max_rows;

@@ -20,23 +20,32 @@ __device__ __forceinline__ void team_sync(int team) {
     asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "n"((int)RDK_ATTN_TEAM_THREADS) : "memory");
 }
 
+// A lane's two rows of eight, out of a list of the team's.
+__device__ __forceinline__ float2 row_pair(const float *rows, int j) {
+    return shared_f32x2(smem_address(rows) + (j * 8 + threadIdx.x % 4 * 2) * 4);
+}
+
 // Logits in base 2, less the reference of their row. One rounding, masked step or not: a row's bits do not depend on others'.
 template <int N>
-__device__ __forceinline__ void relate_scores(float softcap, const row_table<N> *table, float (&s)[N / 8][4]) {
-    int c = threadIdx.x % 4;
-    const float4 *levels = reinterpret_cast<const float4 *>(table->level[threadIdx.x / 32 % 4]);
+__device__ __forceinline__ void relate_scores(float softcap, const row_table<N> *table, const float (&s)[N / 8][4], float (&x)[N / 8][4]) {
+    const float *references = table->reference[threadIdx.x / 32 % 4];
+    if (__builtin_expect(softcap > 0.0f, 0)) { // the factor holds 2 log2e / softcap: tanh y = 1 - 2 / (1 + exp 2y)
+#pragma unroll
+        for (int j = 0; j < N / 8; j++) {
+            const float2 factor = row_pair(table->factor, j), reference = row_pair(references, j);
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                float y = power_of_two(s[j][i] * (i % 2 ? factor.y : factor.x));
+                x[j][i] = softcap * 1.4426950408889634f * (1.0f - __fdividef(2.0f, 1.0f + y)) - (i % 2 ? reference.y : reference.x);
+            }
+        }
+        return;
+    }
 #pragma unroll
     for (int j = 0; j < N / 8; j++) {
-        const float2 factor = *reinterpret_cast<const float2 *>(table->factor + j * 8 + c * 2);
-        const float4 level = levels[j * 4 + c];
+        const float2 factor = row_pair(table->factor, j), reference = row_pair(references, j);
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            float f = i % 2 ? factor.y : factor.x, reference = i % 2 ? level.z : level.x;
-            if (softcap > 0.0f) // the factor holds 2 log2e / softcap: tanh y = 1 - 2 / (1 + exp 2y)
-                s[j][i] = softcap * 1.4426950408889634f * (1.0f - __fdividef(2.0f, 1.0f + power_of_two(s[j][i] * f))) - reference;
-            else
-                s[j][i] = fmaf(s[j][i], f, -reference);
-        }
+        for (int i = 0; i < 4; i++) x[j][i] = fmaf(s[j][i], i % 2 ? factor.y : factor.x, i % 2 ? -reference.y : -reference.x);
     }
 }
 
@@ -55,12 +64,12 @@ __device__ __forceinline__ void mask_scores(const row_table<N> *table, int32_t k
 
 // Does a logit stand above its row's limit, anywhere in the team? A barrier of the team.
 template <int N> __device__ __forceinline__ bool limit_is_passed(int team, const row_table<N> *table, const float (&s)[N / 8][4]) {
-    const float4 *levels = reinterpret_cast<const float4 *>(table->level[threadIdx.x / 32 % 4]);
     bool passed = false;
 #pragma unroll
     for (int j = 0; j < N / 8; j++) {
-        const float4 level = levels[j * 4 + threadIdx.x % 4];
-        passed = passed || fmaxf(s[j][0], s[j][2]) > level.y || fmaxf(s[j][1], s[j][3]) > level.w;
+        const float2 limit = row_pair(table->limit[threadIdx.x / 32 % 4], j);
+        passed |= fmaxf(s[j][0], s[j][2]) > limit.x;
+        passed |= fmaxf(s[j][1], s[j][3]) > limit.y;
     }
     uint32_t any;
     asm volatile("{\n\t.reg .pred p, q;\n\tsetp.ne.u32 q, %1, 0;\n\tbar.red.or.pred p, %2, %3, q;\n\tselp.u32 %0, 1, 0, p;\n\t}"
@@ -75,7 +84,7 @@ template <int DIMS, int N>
 __device__ __forceinline__ void raise_references(int team, const team_memory<N> &mine, float (&s)[N / 8][4],
                                               float (&o)[DIMS / 64][N / 8][4]) {
     int thread = threadIdx.x % RDK_ATTN_TEAM_THREADS, lane = threadIdx.x % 32, warp = thread / 32, c = lane % 4;
-    float4 *levels = reinterpret_cast<float4 *>(mine.table->level[warp]);
+    float2 *references = reinterpret_cast<float2 *>(mine.table->reference[warp]), *limits = reinterpret_cast<float2 *>(mine.table->limit[warp]);
 #pragma unroll
     for (int j = 0; j < N / 8; j++)
 #pragma unroll
@@ -88,20 +97,20 @@ __device__ __forceinline__ void raise_references(int team, const team_memory<N> 
     team_sync(team);
 #pragma unroll
     for (int j = 0; j < N / 8; j++) {
-        float4 level = levels[j * 4 + c];
+        float2 reference = references[j * 4 + c], limit = limits[j * 4 + c];
         float2 &sum = mine.sums[j * RDK_ATTN_TEAM_THREADS + thread];
         float rise[2], keep[2];
 #pragma unroll
         for (int e = 0; e < 2; e++) {
             const float4 tops = *reinterpret_cast<const float4 *>(mine.table->top[j * 8 + c * 2 + e]);
-            float top = fmaxf(fmaxf(tops.x, tops.y), fmaxf(tops.z, tops.w)), &reference = e ? level.z : level.x, &limit = e ? level.w : level.y;
-            rise[e] = top > limit ? top : 0.0f;
-            keep[e] = !(top > limit) ? 1.0f : limit == -INFINITY ? 0.0f : power_of_two(-top);
-            reference += rise[e];
-            if (top > limit) limit = RDK_ATTN_HEADROOM;
+            float top = fmaxf(fmaxf(tops.x, tops.y), fmaxf(tops.z, tops.w)), &its = e ? limit.y : limit.x;
+            rise[e] = top > its ? top : 0.0f;
+            keep[e] = !(top > its) ? 1.0f : its == -INFINITY ? 0.0f : power_of_two(-top);
+            if (top > its) its = RDK_ATTN_HEADROOM;
         }
+        reference.x += rise[0], reference.y += rise[1];
         __syncwarp();
-        if (lane < 4) levels[j * 4 + c] = level;
+        if (lane < 4) references[j * 4 + c] = reference, limits[j * 4 + c] = limit;
         sum = make_float2(sum.x * keep[0], sum.y * keep[1]);
 #pragma unroll
         for (int i = 0; i < 4; i++) s[j][i] -= rise[i % 2];
@@ -144,14 +153,52 @@ template <int DIMS, int N> __device__ __forceinline__ void pin(float (&o)[DIMS /
             for (int i = 0; i < 4; i++) asm volatile("" : "+f"(o[t][j][i])::"memory");
 }
 
-// A chunk's sums, tops and weights to memory.
+// A row's share of a chunk: values averaged by weight, f16 from a cache of e4m3 (which no average exceeds), else f32.
+template <int DIMS, int N, bool FP8>
+__device__ __forceinline__ void store_averages(void *sums, int64_t at, int32_t head_dim, const float (&scale)[N / 8][2], int32_t rows,
+                                               const float (&o)[DIMS / 64][N / 8][4]) {
+    using shape = attn_shape<DIMS, N, FP8>;
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, c = lane % 4;
+#pragma unroll
+    for (int j = 0; j < N / 8; j++)
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            int32_t row = j * 8 + c * 2 + e;
+            if (row >= rows) continue;
+            if constexpr (FP8) {
+                int d = warp * (DIMS / 4) + lane / 4 * shape::lane_dims;
+                uint32_t word[shape::tiles];
+#pragma unroll
+                for (int t = 0; t < shape::tiles; t++) word[t] = pack_f16(o[t][j][e] * scale[j][e], o[t][j][2 + e] * scale[j][e]);
+                __half *to = static_cast<__half *>(sums) + at + row * head_dim + d;
+                if (d >= head_dim) continue;
+                if constexpr (shape::tiles == 1)
+                    *reinterpret_cast<uint32_t *>(to) = word[0];
+                else if constexpr (shape::tiles == 2)
+                    *reinterpret_cast<uint2 *>(to) = make_uint2(word[0], word[1]);
+                else
+#pragma unroll
+                    for (int t = 0; t < shape::tiles; t += 4)
+                        *reinterpret_cast<uint4 *>(to + t * 2) = make_uint4(word[t], word[t + 1], word[t + 2], word[t + 3]);
+            } else
+#pragma unroll
+                for (int t = 0; t < shape::tiles; t++) {
+                    int d = t * 64 + warp * 16 + lane / 4;
+                    float *to = static_cast<float *>(sums) + at + row * head_dim + d;
+                    if (t * 64 + warp * 16 >= head_dim) continue;
+                    to[0] = o[t][j][e] * scale[j][e];
+                    to[8] = o[t][j][2 + e] * scale[j][e];
+                }
+        }
+}
+
+// A chunk's averages, tops and weights to memory.
 template <int DIMS, int N, bool FP8>
 __device__ __forceinline__ void store_partial(const rdk_attn_sm90a_args &args, const chunk_record &w, int32_t first, int team,
                                               const team_memory<N> &mine, const float (&o)[DIMS / 64][N / 8][4]) {
-    using shape = attn_shape<DIMS, N, FP8>;
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, c = lane % 4, d = warp * (DIMS / 4) + lane / 4 * shape::lane_dims;
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, c = lane % 4;
     int32_t count = w.q_len * args.group;
-    int64_t place = (((int64_t)w.seq * args.kv_heads + w.kv_head) * args.chunks + w.chunk) * args.max_rows;
+    int64_t place = (((int64_t)w.seq * args.kv_heads + w.kv_head) * args.chunks + w.chunk) * args.max_rows + first;
 #pragma unroll
     for (int j = 0; j < N / 8; j++) {
         float2 sum = mine.sums[j * RDK_ATTN_TEAM_THREADS + threadIdx.x % RDK_ATTN_TEAM_THREADS];
@@ -162,83 +209,96 @@ __device__ __forceinline__ void store_partial(const rdk_attn_sm90a_args &args, c
         }
         if (lane < 4) mine.table->sum[j * 8 + c * 2][warp] = sum.x, mine.table->sum[j * 8 + c * 2 + 1][warp] = sum.y;
     }
-    float *to = args.sums + (place + first + c * 2) * args.head_dim + d;
-    bool inside = d < args.head_dim;
+    team_sync(team);
+    auto total = [&](int32_t row) {
+        const float4 sums = *reinterpret_cast<const float4 *>(mine.table->sum[row]);
+        return (sums.x + sums.y) + (sums.z + sums.w);
+    };
+    float scale[N / 8][2];
 #pragma unroll
     for (int j = 0; j < N / 8; j++)
 #pragma unroll
         for (int e = 0; e < 2; e++) {
-            float *row = to + (j * 8 + e) * args.head_dim;
-            if (!inside || first + j * 8 + c * 2 + e >= count) continue;
-            if constexpr (shape::tiles == 1)
-                *reinterpret_cast<float2 *>(row) = make_float2(o[0][j][e], o[0][j][2 + e]);
-            else
-#pragma unroll
-                for (int t = 0; t < shape::tiles; t += 2)
-                    *reinterpret_cast<float4 *>(row + t * 2) = make_float4(o[t][j][e], o[t][j][2 + e], o[t + 1][j][e], o[t + 1][j][2 + e]);
+            float weight = total(j * 8 + c * 2 + e);
+            scale[j][e] = weight == 0.0f ? 0.0f : __fdividef(1.0f, weight);
         }
-    team_sync(team);
+    store_averages<DIMS, N, FP8>(args.sums, place * args.head_dim, args.head_dim, scale, count - first, o);
     int32_t at = threadIdx.x % RDK_ATTN_TEAM_THREADS;
     if (at < N && first + at < count) {
-        const float4 sums = *reinterpret_cast<const float4 *>(mine.table->sum[at]);
-        const float2 level = mine.table->level[warp][at];
-        *reinterpret_cast<float2 *>(args.tops + (place + first + at) * 2) =
-            make_float2(level.y == -INFINITY ? -INFINITY : level.x, (sums.x + sums.y) + (sums.z + sums.w));
+        float reference = mine.table->limit[warp][at] == -INFINITY ? -INFINITY : mine.table->reference[warp][at];
+        *reinterpret_cast<float2 *>(args.tops + (place + at) * 2) = make_float2(reference, total(at));
     }
-    __syncwarp(); // levels are written anew
+    __syncwarp(); // references are written anew
 }
 
 // This warp has read a slot.
-__device__ __forceinline__ void slot_done(uint64_t *empty, ring_place &place, int32_t slots) {
+__device__ __forceinline__ void slot_done(uint64_t *empty, int32_t slot) {
     __syncwarp();
-    if (threadIdx.x % 32 == 0) barrier_arrive(empty + place.slot);
-    place.advance(slots);
+    if (threadIdx.x % 32 == 0) barrier_arrive(empty + slot);
 }
 
-// One chunk: its steps through the ring, its sums in registers.
+// One chunk: its steps through the ring, its sums in registers. Scores of a step are on their way while the step before becomes
+// weights.
 template <int DIMS, int N, bool FP8>
 __device__ __forceinline__ void attend_chunk(const rdk_attn_sm90a_args &args, const chunk_record &w, int team, const team_memory<N> &mine,
                                              unsigned char *ring, uint64_t *full, uint64_t *empty, ring_place &place,
                                              float (&o)[DIMS / 64][N / 8][4]) {
     using shape = attn_shape<DIMS, N, FP8>;
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-    uint32_t queries = wgmma_descriptor(mine.queries), weights = wgmma_descriptor(mine.weights);
+    uint32_t queries = wgmma_descriptor(mine.queries), weights = wgmma_descriptor(mine.weights), slots = wgmma_descriptor(ring);
     int32_t open = w.kv_len - w.q_len;                                   // keys up to here are hidden by windows alone,
     int32_t shut = args.window > 0 ? w.kv_len - args.window : 0;           // keys from here on are not
-    for (int32_t step = w.begin; step < w.end; step++) {
-        float s[N / 8][4];
-        value_batch<DIMS, N, FP8> values;
-        int32_t first = step * RDK_ATTN_STEP_KEYS, left = w.kv_len - first;
-        barrier_wait(full + place.slot, place.turn);
-        start_scores<DIMS, N, FP8>(ring + place.slot * shape::slot_bytes, queries, s);
-        slot_done(empty, place, args.slots);
-        const unsigned char *slot = ring + place.slot * shape::slot_bytes;
-        if constexpr (values.early) {
-            barrier_wait(full + place.slot, place.turn);
-            values.load(slot, 0, left);
-            if (values.steps == 4) slot_done(empty, place, args.slots);
-        }
+    float s[N / 8][4];
+    int32_t step = w.begin, end = w.end, kv_len = w.kv_len;
+    barrier_wait(full + place.slot, place.turn);
+    pin<DIMS, N>(o);
+    start_scores<DIMS, N, FP8>(slots + place.slot * (shape::slot_bytes / 16), queries, s);
+    do {
+        float x[N / 8][4];
+        int32_t first = step * RDK_ATTN_STEP_KEYS, left = kv_len - first;
         wgmma_wait<0>();
         wgmma_pin(*reinterpret_cast<float(*)[N / 2]>(&s));
-
-        relate_scores(args.softcap, mine.table, s);
-        if (first + RDK_ATTN_STEP_KEYS - 1 > open || first < shut)
-            mask_scores(mine.table, first + warp * 16 + key_at(lane / 4), args.window, s);
-        if (limit_is_passed(team, mine.table, s)) raise_references<DIMS, N>(team, mine, s, o);
-        soften(mine, s);
-        store_weights<N, FP8>(mine.weights, s);
-        fence_async();
-        team_sync(team);
-        if constexpr (!values.early) barrier_wait(full + place.slot, place.turn);
-#pragma unroll
-        for (int product = 0; product < 4; product += values.steps) {
-            if (product || !values.early) values.load(slot, product, left);
-            values.multiply(weights, product, o);
-        }
-        if (values.steps < 4) slot_done(empty, place, args.slots);
-        wgmma_wait<0>();
         pin<DIMS, N>(o);
-    }
+        if (!FP8 && step > w.begin) slot_done(empty, place.before(args.slots)); // values
+        slot_done(empty, place.slot);
+        place.advance(args.slots);
+        relate_scores(args.softcap, mine.table, s, x);
+        ring_place next = place;
+        next.advance(args.slots);
+        if (step + 1 < end) {
+            barrier_wait(full + next.slot, next.turn);
+            start_scores<DIMS, N, FP8>(slots + next.slot * (shape::slot_bytes / 16), queries, s);
+        }
+
+        if (__builtin_expect(first + RDK_ATTN_STEP_KEYS - 1 > open || first < shut, 0))
+            mask_scores(mine.table, first + warp * 16 + lane / 4, args.window, x);
+        if (__builtin_expect(limit_is_passed(team, mine.table, x), 0)) raise_references<DIMS, N>(team, mine, x, o);
+        soften(mine, x);
+        store_weights<N, FP8>(mine.weights, x);
+        unsigned char *slot = ring + place.slot * shape::slot_bytes;
+        barrier_wait(full + place.slot, place.turn);
+        if constexpr (FP8) {
+            value_batch<DIMS, N> values;
+            values.load(slot, 0, left);
+            fence_async();
+            team_sync(team);
+#pragma unroll
+            for (int product = 0; product < 4; product += values.steps) {
+                if (product) values.load(slot, product, left);
+                if (product + values.steps == 4) slot_done(empty, place.slot);
+                values.multiply(weights, product, o);
+            }
+        } else {
+            if (left < RDK_ATTN_STEP_KEYS) clear_values<DIMS>(slot, left);
+            fence_async();
+            team_sync(team);
+            multiply_values<DIMS, N>(slots + place.slot * (shape::slot_bytes / 16), weights, o);
+        }
+        place = next;
+    } while (++step < end);
+    wgmma_wait<0>();
+    pin<DIMS, N>(o);
+    if (!FP8) slot_done(empty, place.before(args.slots));
 }
 
 template <int DIMS, int N, bool FP8>
@@ -249,10 +309,7 @@ __device__ __forceinline__ void attend(const rdk_attn_sm90a_args &args, int team
     wait_dependencies();
     while (true) {
         barrier_wait(chunks->full + record.slot, record.turn);
-        const chunk_record w = chunks->record[record.slot];
-        __syncwarp();
-        if (threadIdx.x % 32 == 0) barrier_arrive(chunks->empty + record.slot);
-        record.advance(RDK_ATTN_RECORDS);
+        const chunk_record &w = chunks->record[record.slot]; // read anew where it is needed: registers are short
         if (w.begin == w.end) return;
         int32_t row = w.row_block * N;
         if (seq != w.seq || kv_head != w.kv_head || first != row) {
@@ -274,11 +331,14 @@ __device__ __forceinline__ void attend(const rdk_attn_sm90a_args &args, int team
 #pragma unroll
         for (int j = 0; j < N / 8; j++) { // a lane's own, but for the tops that a warp's lanes write and read
             mine.sums[j * RDK_ATTN_TEAM_THREADS + threadIdx.x % RDK_ATTN_TEAM_THREADS] = make_float2(0.0f, 0.0f);
-            if (threadIdx.x % 32 < 8) mine.table->level[threadIdx.x / 32 % 4][j * 8 + threadIdx.x % 32] = make_float2(0.0f, -INFINITY);
+            int warp = threadIdx.x / 32 % 4, at = j * 8 + threadIdx.x % 32;
+            if (threadIdx.x % 32 < 8) mine.table->reference[warp][at] = 0.0f, mine.table->limit[warp][at] = -INFINITY;
         }
         __syncwarp();
         attend_chunk<DIMS, N, FP8>(args, w, team, mine, ring, full, empty, place, o);
         store_partial<DIMS, N, FP8>(args, w, first, team, mine, o);
+        slot_done(chunks->empty, record.slot);
+        record.advance(RDK_ATTN_RECORDS);
     }
 }
 
@@ -292,7 +352,8 @@ template <int DIMS, int N, bool FP8> __device__ __forceinline__ void decode(cons
     unsigned char *ring = shared_bytes + team * ring_bytes, *own = shared_bytes + args.teams * ring_bytes + team * operand_bytes;
     unsigned char *rest = shared_bytes + args.teams * (ring_bytes + operand_bytes) +
                           team * (N * RDK_ATTN_ROW_WORDS * 4 + RDK_ATTN_RECORD_BYTES + args.slots * 16);
-    team_memory<N> mine = {own, own + N * DIMS * 2, reinterpret_cast<float2 *>(own + N * (DIMS + RDK_ATTN_STEP_KEYS) * 2),
+    constexpr int query_bytes = N * rdk_attn_query_dims(DIMS) * 2;
+    team_memory<N> mine = {own, own + query_bytes, reinterpret_cast<float2 *>(own + query_bytes + N * RDK_ATTN_STEP_KEYS * 2),
                            reinterpret_cast<row_table<N> *>(rest)};
     chunk_ring *chunks = reinterpret_cast<chunk_ring *>(rest + N * RDK_ATTN_ROW_WORDS * 4);
     uint64_t *full = reinterpret_cast<uint64_t *>(chunks + 1), *empty = full + args.slots;
@@ -348,9 +409,30 @@ struct merged {
 
 // A block takes 64 neighbouring dims of a row, four a lane; a group of 16 lanes adds up every sixteenth chunk, and the sixteen sums
 // meet in order. Partial results are asked for before the length is known: they are at hand when it is.
-extern "C" __global__ void __launch_bounds__(RDK_ATTN_MERGE_GROUPS *RDK_ATTN_MERGE_LANES, 4)
-    rdk_attn_decode_sm90a_merge(const __grid_constant__ rdk_attn_sm90a_args args) {
-    constexpr int ahead = 5;
+// Four dims of a partial result as they lie in memory.
+template <bool FP8> struct average;
+template <> struct average<true> {
+    uint2 raw;
+    __device__ __forceinline__ void load(const void *averages, int64_t at) {
+        raw = __ldcg(reinterpret_cast<const uint2 *>(static_cast<const __half *>(averages) + at));
+    }
+    __device__ __forceinline__ float4 times(float weight) const {
+        const float2 low = __half22float2(*reinterpret_cast<const __half2 *>(&raw.x)), high = __half22float2(*reinterpret_cast<const __half2 *>(&raw.y));
+        return make_float4(low.x * weight, low.y * weight, high.x * weight, high.y * weight);
+    }
+};
+template <> struct average<false> {
+    float4 raw;
+    __device__ __forceinline__ void load(const void *averages, int64_t at) {
+        raw = __ldcg(reinterpret_cast<const float4 *>(static_cast<const float *>(averages) + at));
+    }
+    __device__ __forceinline__ float4 times(float weight) const {
+        return make_float4(raw.x * weight, raw.y * weight, raw.z * weight, raw.w * weight);
+    }
+};
+
+template <bool FP8> __device__ __forceinline__ void merge(const rdk_attn_sm90a_args &args) {
+    constexpr int ahead = FP8 ? 6 : 5;
     __shared__ float4 sums[RDK_ATTN_MERGE_GROUPS][RDK_ATTN_MERGE_LANES];
     __shared__ float2 states[RDK_ATTN_MERGE_GROUPS];
     launch_dependents();
@@ -360,12 +442,12 @@ extern "C" __global__ void __launch_bounds__(RDK_ATTN_MERGE_GROUPS *RDK_ATTN_MER
     int32_t d = (blockIdx.x % slices * RDK_ATTN_MERGE_LANES + lane) * 4, row = token * args.group + head % args.group;
     int64_t base = ((int64_t)seq * args.kv_heads + kv_head) * args.chunks * args.max_rows + row;
     const float2 *tops = reinterpret_cast<const float2 *>(args.tops) + base;
-    const float *parts = args.sums + base * args.head_dim + (d < args.head_dim ? d : 0);
+    int64_t parts = base * args.head_dim + (d < args.head_dim ? d : 0);
     auto state_of = [&](int32_t c) { return __ldcg(tops + (int64_t)c * args.max_rows); };
-    auto part_of = [&](int32_t c) { return __ldcg(reinterpret_cast<const float4 *>(parts + (int64_t)c * args.max_rows * args.head_dim)); };
+    auto part_of = [&](int32_t c) { average<FP8> part; part.load(args.sums, parts + (int64_t)c * args.max_rows * args.head_dim); return part; };
     wait_dependencies();
     float2 state[ahead];
-    float4 part[ahead];
+    average<FP8> part[ahead];
 #pragma unroll
     for (int i = 0; i < ahead; i++) {
         int32_t c = min(group + i * RDK_ATTN_MERGE_GROUPS, args.chunks - 1);
@@ -380,13 +462,13 @@ extern "C" __global__ void __launch_bounds__(RDK_ATTN_MERGE_GROUPS *RDK_ATTN_MER
 #pragma unroll
     for (int i = 0; i < ahead; i++) {
         int32_t c = group + i * RDK_ATTN_MERGE_GROUPS;
-        if (c >= first && c < count) sum.add(state[i].x, state[i].y, part[i]);
+        if (c >= first && c < count) sum.add(state[i].x, state[i].y, part[i].times(state[i].y));
     }
 #pragma unroll 4
     for (int32_t c = group + ahead * RDK_ATTN_MERGE_GROUPS; c < count; c += RDK_ATTN_MERGE_GROUPS) {
         float2 mine = state_of(c);
-        float4 its = part_of(c);
-        if (c >= first) sum.add(mine.x, mine.y, its);
+        average<FP8> its = part_of(c);
+        if (c >= first) sum.add(mine.x, mine.y, its.times(mine.y));
     }
     sums[group][lane] = sum.sum;
     if (lane == 0) states[group] = make_float2(sum.top, sum.weight);
@@ -400,4 +482,12 @@ extern "C" __global__ void __launch_bounds__(RDK_ATTN_MERGE_GROUPS *RDK_ATTN_MER
     store_element(args.out, to + 1, args.out_type, sum.sum.y * scale);
     store_element(args.out, to + 2, args.out_type, sum.sum.z * scale);
     store_element(args.out, to + 3, args.out_type, sum.sum.w * scale);
+}
+extern "C" __global__ void __launch_bounds__(RDK_ATTN_MERGE_GROUPS *RDK_ATTN_MERGE_LANES, 4)
+    rdk_attn_decode_sm90a_merge_fp8(const __grid_constant__ rdk_attn_sm90a_args args) {
+    merge<true>(args);
+}
+extern "C" __global__ void __launch_bounds__(RDK_ATTN_MERGE_GROUPS *RDK_ATTN_MERGE_LANES, 4)
+    rdk_attn_decode_sm90a_merge_bf16(const __grid_constant__ rdk_attn_sm90a_args args) {
+    merge<false>(args);
 }

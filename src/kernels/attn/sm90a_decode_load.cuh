@@ -14,6 +14,9 @@ struct ring_place {
     __device__ __forceinline__ void advance(int32_t slots) {
         if (++slot == slots) slot = 0, turn ^= 1;
     }
+    __device__ __forceinline__ int32_t before(int32_t slots) const {
+        return slot ? slot - 1 : slots - 1;
+    }
 };
 
 // ---- the cache ----------------------------------------------------------------------------------------------------------
@@ -183,15 +186,8 @@ template <int N> struct row_table {
     float sum[N][4];     // of their weights, at the end of a chunk
     // Each warp's copy of what weights are relative to, and of what a logit less that may reach before it is raised: a largest
     // logit of the past and a headroom, which spare most steps the search; 0 and -inf until the row sees a key.
-    float2 level[4][N];
+    float reference[4][N], limit[4][N];
 };
-
-// Place of dim d among the queries' dims: a lane of the keys takes 16 neighbouring bytes, four at a time (sm90a_decode_tile.cuh).
-template <bool FP8> __device__ __forceinline__ int query_place(int d) {
-    constexpr int share = FP8 ? 16 : 8, span = share * 4;
-    int in = d % span;
-    return d / span * span + in % share / 4 * 16 + (in / 2 & 1) * 8 + in / share * 2 + in % 2;
-}
 
 // Eight neighbouring dims of a row of queries.
 template <bool VECTOR> __device__ __forceinline__ void read_eight(const rdk_attn_sm90a_args &args, int64_t at, float (&x)[8]) {
@@ -221,8 +217,23 @@ template <int DIMS, int N> struct query_shape {
     static constexpr int at_once = turns * shares <= 7 ? turns : turns / 2; // turns whose loads are on their way together
 };
 
-// Stores a lane's share of a row as 16-bit values scaled by a power of two, so that the row's largest magnitude lies in [1, 2): f16
-// then holds any bf16 query. Returns the power, which goes back into the scores.
+// Four e4m3 codes next to four numbers, and what they leave of them.
+__device__ __forceinline__ uint32_t nearest_codes(float (&x)[4]) {
+    uint32_t codes = __nv_cvt_float2_to_fp8x2(make_float2(x[0], x[1]), __NV_SATFINITE, __NV_E4M3) |
+                     (uint32_t)__nv_cvt_float2_to_fp8x2(make_float2(x[2], x[3]), __NV_SATFINITE, __NV_E4M3) << 16;
+    uint32_t half[2];
+    widen_codes(codes, half[0], half[1]);
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const float2 wide = __half22float2(*reinterpret_cast<const __half2 *>(half + i));
+        x[i * 2] -= wide.x, x[i * 2 + 1] -= wide.y;
+    }
+    return codes;
+}
+
+// Stores a lane's share of a row scaled by a power of two, so that the row's largest magnitude lies in [128, 256) in the middle of
+// what e4m3 holds; e4m3 caches take two codes a number, the second ones N rows on. Returns the power, which goes back into the
+// scores. A row that is not finite becomes NaN.
 template <int DIMS, int N, bool FP8>
 __device__ __forceinline__ float store_query(int32_t row, const float (&x)[query_shape<DIMS, N>::shares][8], unsigned char *queries) {
     using shape = query_shape<DIMS, N>;
@@ -231,14 +242,27 @@ __device__ __forceinline__ float store_query(int32_t row, const float (&x)[query
     for (int i = 0; i < shape::shares * 8; i++) top = fmaxf(top, fabsf(x[i / 8][i % 8]));
 #pragma unroll
     for (int step = shape::lanes / 2; step; step /= 2) top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, step));
-    int exponent = (int)(__float_as_uint(top) >> 23) - 127;
-    exponent = min(max(exponent, -100), 100); // of zeros, subnormals, infinities: any factor does
-    float down = __uint_as_float((uint32_t)(127 - exponent) << 23);
+    int exponent = (int)(__float_as_uint(top) >> 23) - 127 - 7;
+    bool finite = exponent < 128 - 7;
+    exponent = min(max(exponent, -100), 100); // of zeros and subnormals: any factor does
+    float down = __uint_as_float(finite ? (uint32_t)(127 - exponent) << 23 : 0x7fffffffu);
 #pragma unroll
-    for (int i = 0; i < shape::shares * 4; i++) { // two neighbouring dims keep their places side by side
-        int32_t place = query_place<FP8>((i / 4 * 32 + threadIdx.x % shape::lanes) * 8 + i % 4 * 2);
-        int32_t byte = place / 64 * N * 128 + row * 128 + (place % 64 / 8 ^ row % 8) * 16 + place % 8 * 2;
-        if (row < N) *reinterpret_cast<uint32_t *>(queries + byte) = pack_weights<FP8>(x[i / 4][i % 4 * 2] * down, x[i / 4][i % 4 * 2 + 1] * down);
+    for (int i = 0; i < shape::shares; i++) {
+        int32_t d = (i * 32 + threadIdx.x % shape::lanes) * 8, byte = FP8 ? d : d * 2;
+        unsigned char *to = queries + byte / 128 * attn_shape<DIMS, N, FP8>::query_column + row * 128 + (byte % 128 / 16 ^ row % 8) * 16 + byte % 16;
+        if (row >= N) continue;
+        if constexpr (FP8) {
+            float low[4] = {x[i][0] * down, x[i][1] * down, x[i][2] * down, x[i][3] * down};
+            float high[4] = {x[i][4] * down, x[i][5] * down, x[i][6] * down, x[i][7] * down};
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                uint2 codes;
+                codes.x = nearest_codes(low), codes.y = nearest_codes(high);
+                *reinterpret_cast<uint2 *>(to + half * N * 128) = codes;
+            }
+        } else
+            *reinterpret_cast<uint4 *>(to) = make_uint4(pack_bf16(x[i][0] * down, x[i][1] * down), pack_bf16(x[i][2] * down, x[i][3] * down),
+                                                        pack_bf16(x[i][4] * down, x[i][5] * down), pack_bf16(x[i][6] * down, x[i][7] * down));
     }
     return __uint_as_float((uint32_t)(127 + exponent) << 23);
 }

@@ -44,7 +44,7 @@ size_t rdi_attn_decode_sm90a_ws(const void *args, int32_t units) {
     const rdi_attn_args *a = args;
     decode_shape s = shape_of(a);
     (void)units;
-    return (size_t)partial_count(a, &s) * (size_t)(a->head_dim + 2) * sizeof(float);
+    return (size_t)partial_count(a, &s) * ((size_t)a->head_dim * (s.fp8 ? 2 : 4) + 2 * sizeof(float));
 }
 
 static const char *decode_kernel(const decode_shape *s) {
@@ -153,7 +153,7 @@ int32_t rdi_attn_decode_sm90a_geometry(const void *args, void *ws, const rd_devi
     decode_shape s = shape_of(a);
     rdk_attn_sm90a_args kernel = kernel_args(a, &s);
     kernel.sums = RDK_ADDR(ws);
-    kernel.tops = kernel.sums + (uint64_t)partial_count(a, &s) * (uint64_t)a->head_dim * sizeof(float);
+    kernel.tops = kernel.sums + (uint64_t)partial_count(a, &s) * (uint64_t)a->head_dim * (s.fp8 ? 2 : 4);
     out[0].map_count = 0;
     describe_cache(a, &kernel, &out[0]);
     uint32_t maps = out[0].map_count;
@@ -164,7 +164,7 @@ int32_t rdi_attn_decode_sm90a_geometry(const void *args, void *ws, const rd_devi
     out[0].dependent = true;
     uint32_t slices = (uint32_t)rdi_ceil_div(a->head_dim, RDK_ATTN_MERGE_LANES * 4);
     rdi_launch_fill(
-        &out[1], "rdk_attn_decode_sm90a_merge",
+        &out[1], s.fp8 ? "rdk_attn_decode_sm90a_merge_fp8" : "rdk_attn_decode_sm90a_merge_bf16",
         (const uint32_t[3]){(uint32_t)a->q_heads * slices, (uint32_t)a->max_q_len, (uint32_t)a->seqs},
         RDK_ATTN_MERGE_GROUPS * RDK_ATTN_MERGE_LANES, &kernel, sizeof kernel);
     out[1].dependent = true;
