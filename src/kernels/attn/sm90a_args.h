@@ -9,8 +9,8 @@
 enum {
     RDK_ATTN_STEP_KEYS = 64,     // one wgmma's rows of keys
     RDK_ATTN_BOX_BYTES = 128,    // of a key that one copy takes: the swizzle's row
-    RDK_ATTN_TEAM_THREADS = 128, // a warpgroup with a ring and queries of its own
-    RDK_ATTN_MAX_SLOTS = 12,
+    RDK_ATTN_GROUP_THREADS = 128, // a warpgroup
+    RDK_ATTN_MAX_SLOTS = 16,
     RDK_ATTN_RECORDS = 4,            // chunks that a loading warp announces ahead
     RDK_ATTN_PREFETCH_BYTES = 65536, // that a loading warp asks for before the kernels ahead are complete
     RDK_ATTN_HEADROOM = 8,           // weights reach 2 to this: exact in 16 bits
@@ -55,45 +55,48 @@ RDK_HOST_DEVICE int32_t rdk_attn_size_begin(int32_t size) {
                        : 0x7fffffc0;
 }
 
-// Teams of a block, which fill each other's gaps: as many as the registers of their rows leave room for. The registers of a
-// multiprocessor are cut for so many threads at launch; then the loading warps give up what they do not need, and each thread of a
-// team takes rdk_attn_registers. Kernels of 8 rows leave room for blocks of the merge, which wait there for the end.
-RDK_HOST_DEVICE int rdk_attn_most_teams(int dims, int rows) {
-    return dims <= 256 && dims * rows <= 256 * 24 ? 3 : 2;
+// A team: warpgroups that attend a chunk together, 64 keys each at a time, and share the dims of the output. Teams of a block fill
+// each other's gaps; where rows of the cache are long, one team has the block. dims: head size rounded up to 64, 128, 256 or 512.
+RDK_HOST_DEVICE int rdk_attn_team_groups(int dims, int fp8) {
+    return dims == 64 ? 1 : dims == 128 ? 2 : dims == 256 ? (fp8 ? 4 : 2) : fp8 ? 2 : 1;
 }
-RDK_HOST_DEVICE int rdk_attn_register_threads(int dims, int rows) {
-    return rdk_attn_most_teams(dims, rows) == 2 ? 384 : rows == 8 ? 640 : 512;
+RDK_HOST_DEVICE int rdk_attn_most_teams(int dims) {
+    return dims == 64 ? 4 : dims == 128 ? 2 : 1;
 }
-RDK_HOST_DEVICE int rdk_attn_registers(int dims, int rows) {
-    return rdk_attn_most_teams(dims, rows) == 2 ? 216 : rows == 8 ? 104 : 144;
+// Registers of a multiprocessor are cut for so many threads at launch; then the loading warps give up what they do not need, and
+// each thread of a team takes rdk_attn_registers. Kernels of 8 rows leave room for a block of the merge, which waits there for the end.
+RDK_HOST_DEVICE int rdk_attn_register_threads(int dims, int fp8, int rows) {
+    return rdk_attn_most_teams(dims) * rdk_attn_team_groups(dims, fp8) == 4 ? (rows == 8 ? 896 : 640) : (rows == 8 ? 640 : 384);
 }
-
+RDK_HOST_DEVICE int rdk_attn_registers(int dims, int fp8, int rows) {
+    return rdk_attn_most_teams(dims) * rdk_attn_team_groups(dims, fp8) == 4 ? (rows == 8 ? 72 : 104) : (rows == 8 ? 112 : 216);
+}
 RDK_HOST_DEVICE int rdk_attn_block_bytes(int rows) { // shared memory of a block
     return (rows == 8 ? 221 : 227) * 1024;
 }
 
-// Shared memory of a block, for each team: a ring of slots, each 64 keys (or values) of one head in columns of 128 bytes; then
-// queries and weights (16 bits); then some words a row, the chunks announced, and barriers. dims: head size rounded up to 64,
-// 128, 256 or 512; rows: of a team.
+// Shared memory of a block, for each team: slots of keys, then of values, each 64 of one head in columns of 128 bytes; queries and
+// weights (16 bits); then some words a row, the chunks announced, and barriers. rows: of a team.
 RDK_HOST_DEVICE int rdk_attn_slot_bytes(int dims, int fp8) {
     int columns = dims * (fp8 ? 1 : 2) / RDK_ATTN_BOX_BYTES;
     return (columns ? columns : 1) * RDK_ATTN_STEP_KEYS * RDK_ATTN_BOX_BYTES;
 }
 enum {
-    RDK_ATTN_ROW_WORDS = 20,                      // factor, position, and words of the four warps
-    RDK_ATTN_SUM_BYTES = 16 * 8,                  // a row: partial sums of weights, one a lane
     RDK_ATTN_RECORD_BYTES = RDK_ATTN_RECORDS * 64 // with their barriers
 };
-// Two bytes each: bf16, or two e4m3 codes in rows of 128 bytes.
-RDK_HOST_DEVICE int rdk_attn_query_dims(int dims) {
-    return dims < 128 ? 128 : dims;
+// Queries: two bytes a dim: bf16, or two e4m3 codes in rows of 128 bytes.
+RDK_HOST_DEVICE int rdk_attn_query_bytes(int dims, int rows) {
+    return rows * (dims < 128 ? 128 : dims) * 2;
 }
-RDK_HOST_DEVICE int rdk_attn_operand_bytes(int dims, int rows) {
-    return rows * ((rdk_attn_query_dims(dims) + RDK_ATTN_STEP_KEYS) * 2 + RDK_ATTN_SUM_BYTES);
+RDK_HOST_DEVICE int rdk_attn_operand_bytes(int dims, int fp8, int rows) {
+    return rdk_attn_query_bytes(dims, rows) + rdk_attn_team_groups(dims, fp8) * rows * RDK_ATTN_STEP_KEYS * 2;
+}
+RDK_HOST_DEVICE int rdk_attn_table_bytes(int dims, int fp8, int rows) { // seven words a row and one a warp
+    return rows * (7 + 4 * rdk_attn_team_groups(dims, fp8)) * 4;
 }
 RDK_HOST_DEVICE int rdk_attn_team_bytes(int dims, int fp8, int rows, int slots) {
-    return slots * (rdk_attn_slot_bytes(dims, fp8) + 16) + rdk_attn_operand_bytes(dims, rows) +
-           rows * RDK_ATTN_ROW_WORDS * 4 + RDK_ATTN_RECORD_BYTES;
+    return slots * (rdk_attn_slot_bytes(dims, fp8) + 16) + rdk_attn_operand_bytes(dims, fp8, rows) +
+           rdk_attn_table_bytes(dims, fp8, rows) + RDK_ATTN_RECORD_BYTES;
 }
 RDK_HOST_DEVICE int rdk_attn_slots(int dims, int fp8, int rows, int teams) {
     int room = rdk_attn_block_bytes(rows) / teams - rdk_attn_team_bytes(dims, fp8, rows, 0);
@@ -129,7 +132,7 @@ typedef struct rdk_attn_sm90a_args {
     int64_t q_stride_token, q_stride_head, block_table_stride, out_stride_token, out_stride_head;
     int32_t seqs, kv_heads, group, head_dim, block_tokens, max_blocks, chunks, max_rows;
     int32_t row_blocks; // of a team's rows, that max_rows takes
-    int32_t teams, slots, slot_bytes, prefetch_steps;
+    int32_t teams, key_slots, value_slots, slot_bytes, prefetch_steps;
     int32_t row_bytes, column_shift, box_dims,
         box_tokens; // of a key: bytes, boxes (a power of two); of a box: dims, keys
     int32_t q_type, q_vector, out_type, use_maps,
