@@ -9,7 +9,7 @@
 enum {
     RDK_ATTN_STEP_KEYS = 64,     // one wgmma's rows of keys
     RDK_ATTN_BOX_BYTES = 128,    // of a key that one copy takes: the swizzle's row
-    RDK_ATTN_GROUP_THREADS = 128, // a warpgroup
+    RDK_ATTN_TEAM_THREADS = 128, // a warpgroup with rings and queries of its own
     RDK_ATTN_MAX_SLOTS = 16,
     RDK_ATTN_RECORDS = 4,            // chunks that a loading warp announces ahead
     RDK_ATTN_PREFETCH_BYTES = 65536, // that a loading warp asks for before the kernels ahead are complete
@@ -55,21 +55,19 @@ RDK_HOST_DEVICE int32_t rdk_attn_size_begin(int32_t size) {
                        : 0x7fffffc0;
 }
 
-// A team: warpgroups that attend a chunk together, 64 keys each at a time, and share the dims of the output. Teams of a block fill
-// each other's gaps; where rows of the cache are long, one team has the block. dims: head size rounded up to 64, 128, 256 or 512.
-RDK_HOST_DEVICE int rdk_attn_team_groups(int dims, int fp8) {
-    return dims == 64 ? 1 : dims == 128 ? 2 : dims == 256 ? (fp8 ? 4 : 2) : fp8 ? 2 : 1;
+// Teams of a block, which fill each other's gaps: as many as the registers of their rows leave room for. The registers of a
+// multiprocessor are cut for so many threads at launch; then the loading warps give up what they do not need, and each thread of a
+// team takes rdk_attn_registers. Kernels of 8 rows leave room for a block of the merge, which waits there for the end.
+RDK_HOST_DEVICE int rdk_attn_most_teams(int dims, int rows) {
+    return dims <= 128 && rows <= 24 ? 4 : dims * rows <= 256 * 24 ? 3 : 2;
 }
-RDK_HOST_DEVICE int rdk_attn_most_teams(int dims) {
-    return dims == 64 ? 4 : dims == 128 ? 2 : 1;
+RDK_HOST_DEVICE int rdk_attn_register_threads(int dims, int rows) {
+    int teams = rdk_attn_most_teams(dims, rows);
+    return rows == 8 ? (teams == 4 ? 896 : 640) : (teams + 1) * RDK_ATTN_TEAM_THREADS;
 }
-// Registers of a multiprocessor are cut for so many threads at launch; then the loading warps give up what they do not need, and
-// each thread of a team takes rdk_attn_registers. Kernels of 8 rows leave room for a block of the merge, which waits there for the end.
-RDK_HOST_DEVICE int rdk_attn_register_threads(int dims, int fp8, int rows) {
-    return rdk_attn_most_teams(dims) * rdk_attn_team_groups(dims, fp8) == 4 ? (rows == 8 ? 896 : 640) : (rows == 8 ? 640 : 384);
-}
-RDK_HOST_DEVICE int rdk_attn_registers(int dims, int fp8, int rows) {
-    return rdk_attn_most_teams(dims) * rdk_attn_team_groups(dims, fp8) == 4 ? (rows == 8 ? 72 : 104) : (rows == 8 ? 112 : 216);
+RDK_HOST_DEVICE int rdk_attn_registers(int dims, int rows) {
+    int teams = rdk_attn_most_teams(dims, rows);
+    return rows == 8 ? (teams == 4 ? 72 : 104) : teams == 4 ? 104 : teams == 3 ? 144 : 216;
 }
 RDK_HOST_DEVICE int rdk_attn_block_bytes(int rows) { // shared memory of a block
     return (rows == 8 ? 221 : 227) * 1024;
@@ -88,15 +86,14 @@ enum {
 RDK_HOST_DEVICE int rdk_attn_query_bytes(int dims, int rows) {
     return rows * (dims < 128 ? 128 : dims) * 2;
 }
-RDK_HOST_DEVICE int rdk_attn_operand_bytes(int dims, int fp8, int rows) {
-    return rdk_attn_query_bytes(dims, rows) + rdk_attn_team_groups(dims, fp8) * rows * RDK_ATTN_STEP_KEYS * 2;
+RDK_HOST_DEVICE int rdk_attn_operand_bytes(int dims, int rows) {
+    return rdk_attn_query_bytes(dims, rows) + rows * RDK_ATTN_STEP_KEYS * 2;
 }
-RDK_HOST_DEVICE int rdk_attn_table_bytes(int dims, int fp8, int rows) { // seven words a row and one a warp
-    return rows * (7 + 4 * rdk_attn_team_groups(dims, fp8)) * 4;
+RDK_HOST_DEVICE int rdk_attn_table_bytes(int rows) { // seven words a row and one a warp
+    return rows * (7 + 4) * 4;
 }
 RDK_HOST_DEVICE int rdk_attn_team_bytes(int dims, int fp8, int rows, int slots) {
-    return slots * (rdk_attn_slot_bytes(dims, fp8) + 16) + rdk_attn_operand_bytes(dims, fp8, rows) +
-           rdk_attn_table_bytes(dims, fp8, rows) + RDK_ATTN_RECORD_BYTES;
+    return slots * (rdk_attn_slot_bytes(dims, fp8) + 16) + rdk_attn_operand_bytes(dims, rows) + rdk_attn_table_bytes(rows) + RDK_ATTN_RECORD_BYTES;
 }
 RDK_HOST_DEVICE int rdk_attn_slots(int dims, int fp8, int rows, int teams) {
     int room = rdk_attn_block_bytes(rows) / teams - rdk_attn_team_bytes(dims, fp8, rows, 0);

@@ -8,22 +8,23 @@
 // the device: one captured graph serves every length up to its bound, and a row's bits follow from positions.
 #include "kernels/attn/sm90a_decode_load.cuh"
 
-// What a team has in shared memory beside its rings, and where a thread stands in it. Rows 8j + 2 (lane % 4) + e are a lane's.
-template <int DIMS, int N, bool FP8> struct team_view {
-    using shape = attn_shape<DIMS, N, FP8>;
-    using table_type = row_table<N, shape::groups * 4>;
+// What a team has in shared memory beside its rings. Rows 8j + 2 (lane % 4) + e are a lane's.
+template <int N> struct team_view {
     unsigned char *queries, *weights;
-    table_type *table;
-    int team, member, thread; // of the block, of the team (warpgroup), of the team
+    row_table<N> *table;
+    int team;
 
+    static __device__ __forceinline__ int thread() {
+        return threadIdx.x % RDK_ATTN_TEAM_THREADS;
+    }
     __device__ __forceinline__ void sync() const {
-        asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "n"(shape::threads) : "memory");
+        asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "n"((int)RDK_ATTN_TEAM_THREADS) : "memory");
     }
     __device__ __forceinline__ bool any(bool mine) const { // of the team's threads; a barrier
         uint32_t all;
         asm volatile("{\n\t.reg .pred p, q;\n\tsetp.ne.u32 q, %1, 0;\n\tbar.red.or.pred p, %2, %3, q;\n\tselp.u32 %0, 1, 0, p;\n\t}"
                      : "=r"(all)
-                     : "r"((uint32_t)mine), "r"(team + 1), "n"(shape::threads)
+                     : "r"((uint32_t)mine), "r"(team + 1), "n"((int)RDK_ATTN_TEAM_THREADS)
                      : "memory");
         return all;
     }
@@ -34,7 +35,7 @@ __device__ __forceinline__ float2 row_pair(const float *rows, int j) {
     return shared_f32x2(smem_address(rows) + (j * 8 + threadIdx.x % 4 * 2) * 4);
 }
 
-// Scores to logits in base 2, less the reference of their row. One rounding, masked turn or not: a row's bits do not depend on others'.
+// Scores to logits in base 2, less the reference of their row. One rounding, masked step or not: a row's bits do not depend on others'.
 template <int N> __device__ __forceinline__ void relate_scores(float softcap, const float *factors, const float *references, float (&s)[N / 8][4]) {
     if (__builtin_expect(softcap > 0.0f, 0)) { // the factor holds 2 log2e / softcap: tanh y = 1 - 2 / (1 + exp 2y)
 #pragma unroll
@@ -81,11 +82,10 @@ template <int N> __device__ __forceinline__ bool limit_is_passed(const float *li
 }
 
 // New references for the rows whose limit is passed, and theirs alone; what is summed so far shrinks with them.
-template <int DIMS, int N, bool FP8>
-__device__ __forceinline__ void raise_references(const team_view<DIMS, N, FP8> &mine, float (&s)[N / 8][4], float (&sums)[N / 8][2],
-                                              float (&o)[attn_shape<DIMS, N, FP8>::tiles][N / 8][4]) {
-    using shape = attn_shape<DIMS, N, FP8>;
-    int lane = threadIdx.x % 32, warp = mine.thread / 32;
+template <int TILES, int N>
+__device__ __forceinline__ void raise_references(const team_view<N> &mine, float (&s)[N / 8][4], float (&sums)[N / 8][2],
+                                              float (&o)[TILES][N / 8][4]) {
+    int lane = threadIdx.x % 32, at = mine.thread();
 #pragma unroll
     for (int j = 0; j < N / 8; j++)
 #pragma unroll
@@ -93,14 +93,12 @@ __device__ __forceinline__ void raise_references(const team_view<DIMS, N, FP8> &
             float top = fmaxf(s[j][e], s[j][2 + e]);
 #pragma unroll
             for (int step = 4; step < 32; step *= 2) top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, step));
-            if (lane < 4) mine.table->top[j * 8 + lane * 2 + e][warp] = top;
+            if (lane < 4) mine.table->top[j * 8 + lane * 2 + e][at / 32] = top;
         }
     mine.sync();
-    int at = mine.thread;
     if (at < N) {
-        float top = mine.table->top[at][0], limit = mine.table->limit[at];
-#pragma unroll
-        for (int i = 1; i < shape::groups * 4; i++) top = fmaxf(top, mine.table->top[at][i]);
+        const float4 tops = *reinterpret_cast<const float4 *>(mine.table->top[at]);
+        float top = fmaxf(fmaxf(tops.x, tops.y), fmaxf(tops.z, tops.w)), limit = mine.table->limit[at];
         bool raised = top > limit;
         mine.table->rise[at] = raised ? top : 0.0f;
         mine.table->keep[at] = !raised ? 1.0f : limit == -INFINITY ? 0.0f : power_of_two(-top);
@@ -114,7 +112,7 @@ __device__ __forceinline__ void raise_references(const team_view<DIMS, N, FP8> &
 #pragma unroll
         for (int i = 0; i < 4; i++) s[j][i] -= i % 2 ? rise.y : rise.x;
 #pragma unroll
-        for (int t = 0; t < shape::tiles; t++)
+        for (int t = 0; t < TILES; t++)
 #pragma unroll
             for (int i = 0; i < 4; i++) o[t][j][i] *= i % 2 ? keep.y : keep.x;
     }
@@ -158,10 +156,9 @@ template <int N> __device__ __forceinline__ void pin(float (&s)[N][4]) {
 
 // A row's share of a chunk: values averaged by weight, f16 from a cache of e4m3 (which no average exceeds), else f32.
 template <int DIMS, int N, bool FP8>
-__device__ __forceinline__ void store_averages(const team_view<DIMS, N, FP8> &mine, void *sums, int64_t at, int32_t head_dim, int32_t rows,
-                                               const float (&o)[attn_shape<DIMS, N, FP8>::tiles][N / 8][4]) {
-    using shape = attn_shape<DIMS, N, FP8>;
-    int lane = threadIdx.x % 32, dim = mine.member * shape::tiles * 64 + threadIdx.x / 32 % 4 * 16, row = lane % 4 * 2;
+__device__ __forceinline__ void store_averages(const team_view<N> &mine, void *sums, int64_t at, int32_t head_dim, int32_t rows,
+                                               const float (&o)[DIMS / 64][N / 8][4]) {
+    int lane = threadIdx.x % 32, dim = threadIdx.x / 32 % 4 * 16, row = lane % 4 * 2;
     int64_t first = at + row * head_dim + dim + (FP8 ? lane / 4 * 2 : lane / 4);
 #pragma unroll
     for (int j = 0; j < N / 8; j++) {
@@ -172,7 +169,7 @@ __device__ __forceinline__ void store_averages(const team_view<DIMS, N, FP8> &mi
             int64_t to = first + (j * 8 + e) * head_dim;
             if (row + j * 8 + e >= rows) continue;
 #pragma unroll
-            for (int t = 0; t < shape::tiles; t++) {
+            for (int t = 0; t < DIMS / 64; t++) {
                 if (dim + t * 64 >= head_dim) continue;
                 if constexpr (FP8)
                     *reinterpret_cast<uint32_t *>(static_cast<__half *>(sums) + to + t * 64) = pack_f16(o[t][j][e] * by, o[t][j][2 + e] * by);
@@ -185,11 +182,9 @@ __device__ __forceinline__ void store_averages(const team_view<DIMS, N, FP8> &mi
 
 // A chunk's averages, tops and weights to memory.
 template <int DIMS, int N, bool FP8>
-__device__ __forceinline__ void store_partial(const rdk_attn_sm90a_args &args, const chunk_record &w, int32_t first,
-                                              const team_view<DIMS, N, FP8> &mine, float (&sums)[N / 8][2],
-                                              const float (&o)[attn_shape<DIMS, N, FP8>::tiles][N / 8][4]) {
-    using shape = attn_shape<DIMS, N, FP8>;
-    int lane = threadIdx.x % 32, warp = mine.thread / 32, at = mine.thread;
+__device__ __forceinline__ void store_partial(const rdk_attn_sm90a_args &args, const chunk_record &w, int32_t first, const team_view<N> &mine,
+                                              float (&sums)[N / 8][2], const float (&o)[DIMS / 64][N / 8][4]) {
+    int lane = threadIdx.x % 32, at = mine.thread();
     int32_t count = w.q_len * args.group;
     int64_t place = (((int64_t)w.seq * args.kv_heads + w.kv_head) * args.chunks + w.chunk) * args.max_rows + first;
 #pragma unroll
@@ -198,13 +193,12 @@ __device__ __forceinline__ void store_partial(const rdk_attn_sm90a_args &args, c
         for (int e = 0; e < 2; e++) {
 #pragma unroll
             for (int step = 4; step < 32; step *= 2) sums[j][e] += __shfl_xor_sync(0xffffffffu, sums[j][e], step);
-            if (lane < 4) mine.table->top[j * 8 + lane * 2 + e][warp] = sums[j][e];
+            if (lane < 4) mine.table->top[j * 8 + lane * 2 + e][at / 32] = sums[j][e];
         }
     mine.sync();
     if (at < N) {
-        float total = 0.0f;
-#pragma unroll
-        for (int i = 0; i < shape::groups * 4; i++) total += mine.table->top[at][i];
+        const float4 parts = *reinterpret_cast<const float4 *>(mine.table->top[at]);
+        float total = (parts.x + parts.y) + (parts.z + parts.w);
         mine.table->scale[at] = total == 0.0f ? 0.0f : __fdividef(1.0f, total);
         float reference = mine.table->limit[at] == -INFINITY ? -INFINITY : mine.table->reference[at];
         if (first + at < count) *reinterpret_cast<float2 *>(args.tops + (place + at) * 2) = make_float2(reference, total);
@@ -219,168 +213,106 @@ __device__ __forceinline__ void slot_done(uint64_t *empty, int32_t slot) {
     if (threadIdx.x % 32 == 0) barrier_arrive(empty + slot);
 }
 
-// A chunk's keys by turns: `groups` steps from the chunk's first key on, those of them that some row sees.
-template <int DIMS, int N, bool FP8> struct chunk_loop {
-    using shape = attn_shape<DIMS, N, FP8>;
-    static constexpr int groups = shape::groups;
-    const rdk_attn_sm90a_args &args;
-    const team_view<DIMS, N, FP8> &mine;
-    const cache_rings &rings;
-    ring_place &keys, &values; // the turn's first slots
-    uint32_t queries, weights, slots; // descriptors
-    int32_t begin, end; // steps
-    float s[N / 8][4], sums[N / 8][2], o[shape::tiles][N / 8][4];
-    ring_place own; // the slot of this warpgroup's keys, and whether they are there
-    bool has;
-
-    // This warpgroup's scores of the turn that begins at step `turn`.
-    __device__ __forceinline__ void start_turn(int32_t turn) {
-        int32_t low = max(turn, begin), step = turn + mine.member;
-        has = step >= low && step < end;
-        if (!has) return;
-        own = keys;
-        own.advance(rings.keys, step - low);
-        barrier_wait(rings.full + own.slot, own.turn);
-        start_scores<DIMS, N, FP8>(slots + own.slot * (shape::slot_bytes / 16), queries, s);
-    }
-    __device__ __forceinline__ void keys_done() {
-        if (has) slot_done(rings.empty, own.slot);
-    }
-
-    // Products of one slot of e4m3 values.
-    __device__ __forceinline__ void multiply_codes(uint32_t weights_at, int32_t left, bool first) {
-        using codes = value_codes<DIMS, N>;
-        uint32_t from = smem_address(rings.slots) + (rings.keys + values.slot) * shape::slot_bytes + codes::lane_offset(mine.member), word[shape::tiles][4];
-#pragma unroll
-        for (int t = 0; t < shape::tiles; t++) codes::load(word[t], from, t, 0);
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            if (__builtin_expect(left < RDK_ATTN_STEP_KEYS, 0))
-#pragma unroll
-                for (int t = 0; t < shape::tiles; t++) codes::hide(word[t], half, left);
-#pragma unroll
-            for (int step = 0; step < 2; step += codes::steps) {
-                uint32_t a[codes::steps * shape::tiles][4];
-#pragma unroll
-                for (int i = 0; i < codes::steps * shape::tiles; i++)
-#pragma unroll
-                    for (int k = 0; k < 2; k++)
-                        widen_codes(__byte_perm(word[i % shape::tiles][(step + i / shape::tiles) * 2 + k], 0, 0x3120), a[i][k * 2], a[i][k * 2 + 1]);
-                pin_operands(a);
-                if (half == 0 && step + codes::steps == 2)
-#pragma unroll
-                    for (int t = 0; t < shape::tiles; t++) codes::load(word[t], from, t, 1);
-                wgmma_fence();
-#pragma unroll
-                for (int i = 0; i < codes::steps * shape::tiles; i++)
-                    wgmma_decode<N>::values(o[i % shape::tiles], a[i], weights_at + (half * 2 + step + i / shape::tiles) * 2);
-                wgmma_commit();
-                wgmma_wait<1>();
-                if (first && half == 0 && step == 0) keys_done(); // their products were asked for before
-            }
-        }
-        slot_done(rings.empty, rings.keys + values.slot);
-    }
-
-    // One turn: scores become weights, the next turn's scores are asked for, values are summed.
-    __device__ __forceinline__ void attend_turn(int32_t turn, int32_t open, int32_t shut, int32_t kv_len) {
-        int32_t low = max(turn, begin), high = min(turn + groups, end), key = (turn + mine.member) * RDK_ATTN_STEP_KEYS;
-        relate_scores<N>(args.softcap, mine.table->factor, mine.table->reference, s);
-        if (__builtin_expect(key + RDK_ATTN_STEP_KEYS - 1 > open || key < shut, 0))
-            mask_scores<N>(mine.table->position, key + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4, args.window, s);
-        if (__builtin_expect(mine.any(limit_is_passed<N>(mine.table->limit, s)), 0)) raise_references<DIMS, N, FP8>(mine, s, sums, o);
-        soften<N>(s, sums);
-        store_weights<N, FP8>(mine.weights + mine.member * shape::weight_bytes, s);
-        if constexpr (!FP8)
-            if (__builtin_expect(high * RDK_ATTN_STEP_KEYS > kv_len, 0)) { // the last step of the sequence
-                ring_place last = values;
-                last.advance(rings.values, high - 1 - low);
-                barrier_wait(rings.full + rings.keys + last.slot, last.turn);
-                clear_values<DIMS>(rings.slots + (rings.keys + last.slot) * shape::slot_bytes, kv_len - (high - 1) * RDK_ATTN_STEP_KEYS, mine.thread, shape::threads);
-            }
-        fence_async();
-        mine.sync();
-        keys.advance(rings.keys, high - low);
-        has = false;
-        if (turn + groups < end) start_turn(turn + groups);
-        bool first = true;
-#pragma unroll 1
-        for (int32_t step = low; step < high; step++, first = false) {
-            barrier_wait(rings.full + rings.keys + values.slot, values.turn);
-            uint32_t weights_at = weights + (step - turn) * (shape::weight_bytes / 16);
-            if constexpr (FP8)
-                multiply_codes(weights_at, kv_len - step * RDK_ATTN_STEP_KEYS, first);
-            else {
-                multiply_values<DIMS, N>(slots + ((rings.keys + values.slot) * shape::slot_bytes + mine.member * shape::tiles * shape::column_bytes) / 16,
-                                         weights_at, o);
-                wgmma_wait<1>();
-                if (first)
-                    keys_done();
-                else
-                    slot_done(rings.empty, rings.keys + (values.slot ? values.slot : rings.values) - 1);
-            }
-            values.advance(rings.values);
-        }
-        wgmma_wait<0>();
-        pin(s);
-        pin(o);
-        if (!FP8) slot_done(rings.empty, rings.keys + (values.slot ? values.slot : rings.values) - 1);
-    }
-
-    __device__ __forceinline__ void run(const chunk_record &w) {
-        int32_t kv_len = w.kv_len, open = kv_len - w.q_len;            // keys up to here are hidden by windows alone,
-        int32_t shut = args.window > 0 ? kv_len - args.window : 0; // keys from here on are not
-        int32_t turn = rdk_attn_chunk_begin(w.chunk) / RDK_ATTN_STEP_KEYS;
-        begin = w.begin, end = w.end;
-#pragma unroll
-        for (int j = 0; j < N / 8; j++) {
-            sums[j][0] = sums[j][1] = 0.0f;
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                s[j][i] = 0.0f;
-#pragma unroll
-                for (int t = 0; t < shape::tiles; t++) o[t][j][i] = 0.0f;
-            }
-        }
-        while (turn + groups <= begin) turn += groups; // hidden by the window
-        pin(s);
-        pin(o);
-        start_turn(turn);
-        wgmma_wait<0>();
-        pin(s);
-        keys_done();
-        do {
-            attend_turn(turn, open, shut, kv_len);
-            turn += groups;
-        } while (turn < end);
-    }
+// Where a team stands in its rings and in a chunk: its last step, and the steps whose 64 keys every row sees.
+struct chunk_walk {
+    ring_place keys, values;
+    int32_t end, seen, seen_count;
 };
 
+// One step: scores become weights, the next step's scores are asked for, values are summed.
 template <int DIMS, int N, bool FP8>
-__device__ __forceinline__ void attend(const rdk_attn_sm90a_args &args, const team_view<DIMS, N, FP8> &mine, const cache_rings &rings,
-                                       chunk_ring *chunks) {
-    ring_place keys = {0, 0}, values = {0, 0}, record = {0, 0};
-    int32_t seq = -1, kv_head = 0, first = 0; // of the queries at hand
+__device__ __forceinline__ void attend_step(const rdk_attn_sm90a_args &args, const team_view<N> &mine, const cache_rings &rings, chunk_walk &walk,
+                                            const chunk_record &w, int32_t step, float (&s)[N / 8][4], float (&sums)[N / 8][2], float (&o)[DIMS / 64][N / 8][4]) {
+    using shape = attn_shape<DIMS, N, FP8>;
+    int32_t slot = rings.keys + walk.values.slot;
+    bool whole = (uint32_t)(step - walk.seen) < (uint32_t)walk.seen_count;
+    uint32_t weights = wgmma_descriptor(mine.weights), slots = wgmma_descriptor(rings.slots);
+    relate_scores<N>(args.softcap, mine.table->factor, mine.table->reference, s);
+    if (__builtin_expect(!whole, 0)) {
+        int32_t first = step * RDK_ATTN_STEP_KEYS, left = w.kv_len - first;
+        mask_scores<N>(mine.table->position, first + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4, args.window, s);
+        if (left < RDK_ATTN_STEP_KEYS) {
+            barrier_wait(rings.full + slot, walk.values.turn);
+            clear_values<DIMS, FP8>(rings.slots + slot * shape::slot_bytes, left);
+        }
+    }
+    if (__builtin_expect(mine.any(limit_is_passed<N>(mine.table->limit, s)), 0)) raise_references<DIMS / 64, N>(mine, s, sums, o);
+    soften<N>(s, sums);
+    store_weights<N, FP8>(mine.weights, s);
+    fence_async();
+    mine.sync();
+    int32_t keys = walk.keys.slot;
+    bool more = step + 1 < walk.end;
+    if (more) {
+        barrier_wait(rings.full + keys, walk.keys.turn);
+        start_scores<DIMS, N, FP8>(slots + keys * (shape::slot_bytes / 16), wgmma_descriptor(mine.queries), s);
+        walk.keys.advance(rings.keys);
+    }
+    barrier_wait(rings.full + slot, walk.values.turn);
+    if constexpr (FP8) {
+        using batch = value_batch<DIMS, N>;
+        batch values;
+        uint32_t from = smem_address(rings.slots) + slot * shape::slot_bytes + batch::lane_offset();
+        values.load(from, 0);
+#pragma unroll
+        for (int i = 0; i < batch::batches; i++) {
+            values.multiply(weights, from, i, o);
+            if (i == 0 && more) slot_done(rings.empty, keys); // their products were asked for before
+            if (i == batch::batches - 2) slot_done(rings.empty, slot);
+        }
+    } else {
+        multiply_values<DIMS, N>(slots + slot * (shape::slot_bytes / 16), weights, o);
+        wgmma_wait<1>();
+        if (more) slot_done(rings.empty, keys);
+    }
+    wgmma_wait<0>();
+    pin(s);
+    pin(o);
+    if constexpr (!FP8) slot_done(rings.empty, slot);
+    walk.values.advance(rings.values);
+}
+
+template <int DIMS, int N, bool FP8>
+__device__ __forceinline__ void attend(const rdk_attn_sm90a_args &args, const team_view<N> &mine, const cache_rings &rings, chunk_ring *chunks) {
+    ring_place record = {0, 0};
+    chunk_walk walk = {};
     wait_dependencies();
     while (true) {
         barrier_wait(chunks->full + record.slot, record.turn);
         const chunk_record &w = chunks->record[record.slot]; // read anew where it is needed: registers are short
         if (w.begin == w.end) return;
-        int32_t row = w.row_block * N;
-        if (mine.thread < N) mine.table->reference[mine.thread] = 0.0f, mine.table->limit[mine.thread] = -INFINITY;
-        if (seq != w.seq || kv_head != w.kv_head || first != row) {
-            seq = w.seq, kv_head = w.kv_head, first = row;
+        if (mine.thread() < N) mine.table->reference[mine.thread()] = 0.0f, mine.table->limit[mine.thread()] = -INFINITY;
+        if (!w.same_rows) {
             if (args.q_vector)
-                load_queries<DIMS, N, FP8, true>(args, w, first, mine.queries, mine.table);
+                load_queries<DIMS, N, FP8, true>(args, w, w.row_block * N, mine.queries, mine.table);
             else
-                load_queries<DIMS, N, FP8, false>(args, w, first, mine.queries, mine.table);
+                load_queries<DIMS, N, FP8, false>(args, w, w.row_block * N, mine.queries, mine.table);
             fence_async();
         }
         mine.sync();
-        chunk_loop<DIMS, N, FP8> loop = {args, mine, rings, keys, values, wgmma_descriptor(mine.queries), wgmma_descriptor(mine.weights),
-                                         wgmma_descriptor(rings.slots)};
-        loop.run(w);
-        store_partial<DIMS, N, FP8>(args, w, first, mine, loop.sums, loop.o);
+        walk.end = w.end, walk.seen = args.window > 0 ? (max(w.kv_len - args.window, 0) + RDK_ATTN_STEP_KEYS - 1) / RDK_ATTN_STEP_KEYS : 0;
+        walk.seen_count = max((w.kv_len - w.q_len + 1) / RDK_ATTN_STEP_KEYS - walk.seen, 0);
+        float s[N / 8][4], sums[N / 8][2], o[DIMS / 64][N / 8][4];
+#pragma unroll
+        for (int j = 0; j < N / 8; j++) {
+            sums[j][0] = sums[j][1] = 0.0f;
+#pragma unroll
+            for (int t = 0; t < DIMS / 64; t++)
+#pragma unroll
+                for (int i = 0; i < 4; i++) o[t][j][i] = 0.0f;
+        }
+        int32_t step = w.begin;
+        barrier_wait(rings.full + walk.keys.slot, walk.keys.turn);
+        pin(o);
+        start_scores<DIMS, N, FP8>(wgmma_descriptor(rings.slots) + walk.keys.slot * (rdk_attn_slot_bytes(DIMS, FP8) / 16),
+                                   wgmma_descriptor(mine.queries), s);
+        wgmma_wait<0>();
+        pin(s);
+        slot_done(rings.empty, walk.keys.slot);
+        walk.keys.advance(rings.keys);
+        do attend_step<DIMS, N, FP8>(args, mine, rings, walk, w, step, s, sums, o);
+        while (++step < walk.end);
+        store_partial<DIMS, N, FP8>(args, w, w.row_block * N, mine, sums, o);
         slot_done(chunks->empty, record.slot);
         record.advance(RDK_ATTN_RECORDS);
     }
@@ -388,42 +320,36 @@ __device__ __forceinline__ void attend(const rdk_attn_sm90a_args &args, const te
 
 template <int DIMS, int N, bool FP8> __device__ __forceinline__ void decode(const rdk_attn_sm90a_args &args) {
     extern __shared__ __align__(1024) unsigned char shared_bytes[];
-    using shape = attn_shape<DIMS, N, FP8>;
-    using view = team_view<DIMS, N, FP8>;
-    static_assert(sizeof(typename view::table_type) <= rdk_attn_table_bytes(DIMS, FP8, N), "room of the rows");
+    static_assert(sizeof(row_table<N>) <= rdk_attn_table_bytes(N), "room of the rows");
     static_assert(sizeof(chunk_ring) <= RDK_ATTN_RECORD_BYTES, "room of the chunks");
-    constexpr int operand_bytes = rdk_attn_operand_bytes(DIMS, FP8, N); // whole kilobytes: the swizzle counts rows by address
-    constexpr int most_teams = rdk_attn_most_teams(DIMS), loaders = most_teams <= 2 ? 2 : 1; // warps that load for a team
-    int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
-    int team = warp < 4 ? warp / loaders : most_teams == 1 ? 0 : (warp / 4 - 1) / shape::groups, slots = args.key_slots + args.value_slots;
-    unsigned char *ring = shared_bytes + team * slots * shape::slot_bytes;
-    unsigned char *own = shared_bytes + args.teams * slots * shape::slot_bytes + team * operand_bytes;
-    unsigned char *rest = shared_bytes + args.teams * (slots * shape::slot_bytes + operand_bytes) +
-                          team * (rdk_attn_table_bytes(DIMS, FP8, N) + RDK_ATTN_RECORD_BYTES + slots * 16);
-    chunk_ring *chunks = reinterpret_cast<chunk_ring *>(rest + rdk_attn_table_bytes(DIMS, FP8, N));
-    uint64_t *full = reinterpret_cast<uint64_t *>(chunks + 1), *empty = full + slots;
-    const cache_rings rings = {ring, full, empty, args.key_slots, args.value_slots};
+    constexpr int operand_bytes = rdk_attn_operand_bytes(DIMS, N); // whole kilobytes: the swizzle counts rows by address
+    constexpr int slot_bytes = rdk_attn_slot_bytes(DIMS, FP8);
+    int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0), team = warp < 4 ? warp : warp / 4 - 1, slots = args.key_slots + args.value_slots;
+    unsigned char *ring = shared_bytes + team * slots * slot_bytes, *own = shared_bytes + args.teams * slots * slot_bytes + team * operand_bytes;
+    unsigned char *rest = shared_bytes + args.teams * (slots * slot_bytes + operand_bytes) +
+                          team * (rdk_attn_table_bytes(N) + RDK_ATTN_RECORD_BYTES + slots * 16);
+    chunk_ring *chunks = reinterpret_cast<chunk_ring *>(rest + rdk_attn_table_bytes(N));
+    uint64_t *full = reinterpret_cast<uint64_t *>(chunks + 1);
+    const cache_rings rings = {ring, full, full + slots, args.key_slots, args.value_slots};
     launch_dependents();
-    if (warp < 4 && team < args.teams && warp % loaders == 0 && threadIdx.x % 32 == 0) {
-        for (int32_t i = 0; i < slots; i++) barrier_init(full + i, 1), barrier_init(empty + i, i < args.key_slots ? 4 : shape::groups * 4);
-        for (int32_t i = 0; i < RDK_ATTN_RECORDS; i++) barrier_init(chunks->full + i, 1), barrier_init(chunks->empty + i, shape::groups * 4);
+    if (warp < args.teams && threadIdx.x % 32 == 0) {
+        for (int32_t i = 0; i < slots; i++) barrier_init(rings.full + i, 1), barrier_init(rings.empty + i, 4);
+        for (int32_t i = 0; i < RDK_ATTN_RECORDS; i++) barrier_init(chunks->full + i, 1), barrier_init(chunks->empty + i, 4);
         barrier_init_fence();
     }
     __syncthreads();
     if (warp < 4) {
         registers_give<64>();
-        if (team < args.teams)
-            stream_cache(args, team, shape::groups, warp % loaders, loaders == 1 ? 1 : warp % loaders, rings, chunks);
+        if (team < args.teams) stream_cache(args, team, rings, chunks);
     } else {
-        registers_take<rdk_attn_registers(DIMS, FP8, N)>();
-        const view mine = {own, own + rdk_attn_query_bytes(DIMS, N), reinterpret_cast<typename view::table_type *>(rest),
-                           most_teams == 1 ? 0 : team, (warp / 4 - 1) % shape::groups, (int)threadIdx.x - 128 - team * shape::threads};
+        registers_take<rdk_attn_registers(DIMS, N)>();
+        const team_view<N> mine = {own, own + rdk_attn_query_bytes(DIMS, N), reinterpret_cast<row_table<N> *>(rest), team};
         if (team < args.teams) attend<DIMS, N, FP8>(args, mine, rings, chunks);
     }
 }
 
 #define DECODE_KERNEL(type_, dims_, rows_, fp8_)                                                                          \
-    extern "C" __global__ void __launch_bounds__(rdk_attn_register_threads(dims_, fp8_, rows_), 1)                                       \
+    extern "C" __global__ void __launch_bounds__(rdk_attn_register_threads(dims_, rows_), 1)                                       \
         rdk_attn_decode_sm90a_##type_##_d##dims_##_r##rows_(const __grid_constant__ rdk_attn_sm90a_args args) {            \
         decode<dims_, rows_, fp8_>(args);                                                                                  \
     }

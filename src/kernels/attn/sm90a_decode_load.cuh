@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys, values and queries into shared memory. Warps of their own stream the cache through two rings of slots, keys and values, with
+// Keys, values and queries into shared memory. A warp of its own streams a team's cache through two rings of slots, keys and values, with
 // tensor copies under the 128-byte swizzle; each team brings its own queries.
 #ifndef RDK_ATTN_SM90A_DECODE_LOAD_CUH
 #define RDK_ATTN_SM90A_DECODE_LOAD_CUH
@@ -11,9 +11,8 @@
 struct ring_place {
     int32_t slot;
     uint32_t turn;
-    __device__ __forceinline__ void advance(int32_t slots, int32_t by = 1) { // by: at most slots
-        slot += by;
-        if (slot >= slots) slot -= slots, turn ^= 1;
+    __device__ __forceinline__ void advance(int32_t slots) {
+        if (++slot == slots) slot = 0, turn ^= 1;
     }
 };
 
@@ -40,7 +39,7 @@ __device__ __forceinline__ void look_at_boxes(const rdk_attn_sm90a_args &args, c
                                               page_window &pages) {
     if (pages.seq == w.s.seq && box >= pages.base && box + count <= pages.base + 32) return;
     pages.seq = w.s.seq;
-    pages.base = box & ~15; // a turn's values come after its keys
+    pages.base = box;
     int32_t mine = pages.base + threadIdx.x % 32, key = mine * args.box_tokens;
     pages.page = key < w.s.kv_len ? __ldcg(args.block_table + w.s.seq * args.block_table_stride + key / args.block_tokens) : -1;
 }
@@ -105,17 +104,19 @@ __device__ __forceinline__ void load_slot_bytes(const rdk_attn_sm90a_args &args,
 // What the loading warp tells the teams of each chunk, ahead of its keys.
 struct chunk_record {
     int32_t seq, kv_head, row_block, chunk, begin, end; // begin == end: no more
-    int32_t q_begin, q_len, kv_len, padding[3];
+    int32_t q_begin, q_len, kv_len;
+    int32_t same_rows; // queries of the chunk before
+    int32_t padding[2];
 };
 struct chunk_ring {
     chunk_record record[RDK_ATTN_RECORDS];
     uint64_t full[RDK_ATTN_RECORDS], empty[RDK_ATTN_RECORDS];
 };
-__device__ __forceinline__ void announce(chunk_ring *ring, ring_place &place, const attn_work &w, bool some) {
+__device__ __forceinline__ void announce(chunk_ring *ring, ring_place &place, const attn_work &w, bool some, bool same_rows) {
     barrier_wait(ring->empty + place.slot, place.turn);
     if (threadIdx.x % 32 == 0) {
-        ring->record[place.slot] = {w.s.seq,     w.kv_head, w.row_block, w.chunk,  some ? w.begin : 0,
-                                    some ? w.end : 0, w.s.q_begin, w.s.q_len, w.s.kv_len, {}};
+        ring->record[place.slot] = {w.s.seq,         w.kv_head,   w.row_block, w.chunk,    some ? w.begin : 0,
+                                    some ? w.end : 0, w.s.q_begin, w.s.q_len,   w.s.kv_len, same_rows, {}};
         barrier_arrive(ring->full + place.slot);
     }
     place.advance(RDK_ATTN_RECORDS);
@@ -129,79 +130,68 @@ struct cache_rings {
 };
 
 // A matrix of a step into its ring.
-__device__ __forceinline__ void load_step(const rdk_attn_sm90a_args &args, const attn_work &w, page_window &pages, int32_t step, int matrix,
-                                          const cache_rings &rings, ring_place &place) {
-    int32_t boxes = RDK_ATTN_STEP_KEYS / args.box_tokens, at = matrix ? rings.keys + place.slot : place.slot;
+__device__ __forceinline__ void load_matrix(const rdk_attn_sm90a_args &args, const attn_work &w, const page_window &pages, const lane_box &box,
+                                            int32_t step, int matrix, const cache_rings &rings, ring_place &place) {
+    int32_t at = matrix ? rings.keys + place.slot : place.slot;
     unsigned char *slot = rings.slots + at * args.slot_bytes;
-    look_at_boxes(args, w, step * boxes, boxes, pages);
     barrier_wait(rings.empty + at, place.turn);
-    if (args.use_maps) {
-        lane_box box;
-        box.find(args, w, pages, step * boxes);
+    if (args.use_maps)
         box.load(args, args.cache.maps[matrix], w.kv_head, slot, rings.full + at);
-    } else
-        load_slot_bytes(args, w, pages, step * boxes, matrix, slot, rings.full + at, args.row_bytes);
+    else
+        load_slot_bytes(args, w, pages, step * (RDK_ATTN_STEP_KEYS / args.box_tokens), matrix, slot, rings.full + at, args.row_bytes);
     place.advance(matrix ? rings.values : rings.keys);
 }
 
-// Before the kernels ahead are complete the first steps of the share are asked for, a hint alone (the map keeps every address
-// inside the cache). What those kernels may still write, lengths and pages too, is read again after them.
-__device__ __forceinline__ void prefetch_cache(const rdk_attn_sm90a_args &args, const attn_work &w, page_window &pages, int matrix) {
-    int32_t boxes = RDK_ATTN_STEP_KEYS / args.box_tokens, end = min(w.end, w.begin + args.prefetch_steps);
-#pragma unroll 1
-    for (int32_t step = w.begin; step < end; step++) {
-        lane_box box;
-        look_at_boxes(args, w, step * boxes, boxes, pages);
-        box.find(args, w, pages, step * boxes);
-        box.prefetch(args, matrix, w.kv_head);
-    }
-}
-
-// A loading warp of keys (matrix 0), of values (1) or of both. In a chunk the team takes `groups` steps at a time, counted from the
-// chunk's first key: their keys come first, then their values.
-__device__ __forceinline__ void stream_cache(const rdk_attn_sm90a_args &args, int team, int groups, int first_matrix, int last_matrix,
-                                             const cache_rings &rings, chunk_ring *chunks) {
+// A loading warp. First pass: before the kernels ahead are complete, the first steps of the share are asked for, a hint alone (the
+// map keeps every address inside the cache). What those kernels may still write, lengths and pages too, is read again after them.
+__device__ __forceinline__ void stream_cache(const rdk_attn_sm90a_args &args, int team, const cache_rings &rings, chunk_ring *chunks) {
+    int32_t lane = threadIdx.x % 32, boxes = RDK_ATTN_STEP_KEYS / args.box_tokens;
     ring_place keys = {0, 1}, values = {0, 1}, record = {0, 1}; // the first turn finds every slot free
     page_window pages = {-1, 0, 0};
+    lane_box box;
     attn_work w = {};
-    attn_sequence mine = open_sequence(args, threadIdx.x % 32);
-    int32_t share = blockIdx.x * args.teams + team, shares = gridDim.x * args.teams;
-    if (args.use_maps && args.prefetch_steps > 0) {
-        bool some = first_work(args, share, shares, mine, w);
-        while (some && w.at < 0) some = next_work(args, w); // the share before this one has it
-        if (some)
-            for (int matrix = first_matrix; matrix <= last_matrix; matrix++) prefetch_cache(args, w, pages, matrix);
-    }
-    wait_dependencies();
-    pages.seq = -1;
-    mine = open_sequence(args, threadIdx.x % 32);
+    int32_t seq = -1, kv_head = 0, row_block = 0; // announced last
+    attn_sequence mine = open_sequence(args, lane);
 #pragma unroll 1
-    for (bool some = first_work(args, share, shares, mine, w); some; some = next_work(args, w)) {
-        if (w.at < 0) continue;
-        if (first_matrix == 0) announce(chunks, record, w, true);
-        int32_t begin = rdk_attn_chunk_begin(w.chunk) / RDK_ATTN_STEP_KEYS;
+    for (int pass = 0; pass < 2; pass++) {
+        bool some = first_work(args, blockIdx.x * args.teams + team, gridDim.x * args.teams, mine, w);
 #pragma unroll 1
-        for (int32_t group = begin; group < w.end; group += groups) {
-            int32_t low = max(group, w.begin), high = min(group + groups, w.end);
-            if (first_matrix == 0)
+        for (; some; some = next_work(args, w)) {
+            if (w.at < 0) continue; // the share before this one has it
+            if (pass) {
+                announce(chunks, record, w, true, w.s.seq == seq && w.kv_head == kv_head && w.row_block == row_block);
+                seq = w.s.seq, kv_head = w.kv_head, row_block = w.row_block;
+            }
+            int32_t end = pass ? w.end : min(w.end, w.begin + args.prefetch_steps);
 #pragma unroll 1
-                for (int32_t step = low; step < high; step++) load_step(args, w, pages, step, 0, rings, keys);
-            if (last_matrix == 1)
-#pragma unroll 1
-                for (int32_t step = low; step < high; step++) load_step(args, w, pages, step, 1, rings, values);
+            for (int32_t step = w.begin; step < end; step++) {
+                look_at_boxes(args, w, step * boxes, boxes, pages);
+                box.find(args, w, pages, step * boxes);
+                if (pass) {
+                    load_matrix(args, w, pages, box, step, 0, rings, keys);
+                    load_matrix(args, w, pages, box, step, 1, rings, values);
+                } else if (args.use_maps)
+                    for (int matrix = 0; matrix < 2; matrix++) box.prefetch(args, matrix, w.kv_head);
+            }
+            if (!pass) break;
         }
+        if (pass) break;
+        wait_dependencies();
+        pages.seq = -1;
+        if (some) look_at_boxes(args, w, w.begin * boxes, boxes, pages); // on its way together with the lengths
+        mine = open_sequence(args, lane);
     }
-    if (first_matrix == 0) announce(chunks, record, w, false);
+    announce(chunks, record, w, false, false);
 }
 
 // ---- the queries --------------------------------------------------------------------------------------------------------
 // What a team knows of each of its rows, in shared memory.
-template <int N, int WARPS> struct row_table {
-    float top[N][WARPS];  // of each warp's keys of a turn, less the reference; at the end of a chunk the sums of their weights
+template <int N> struct row_table {
+    float top[N][4];      // of each warp's keys of a step, less the reference; at the end of a chunk the sums of their weights
     float factor[N];      // of a score: exponent taken off the query, scales of the call and of the keys
     int32_t position[N];  // the last key that the row sees
     // What weights are relative to, and what a logit less that may reach before it is raised: a largest logit of the past and a
-    // headroom, which spare most turns the search; 0 and -inf until the row sees a key.
+    // headroom, which spare most steps the search; 0 and -inf until the row sees a key.
     float reference[N], limit[N];
     float rise[N], keep[N]; // of a raise
     float scale[N];         // 1 / sum of weights, at the end of a chunk
@@ -229,9 +219,9 @@ template <bool VECTOR> __device__ __forceinline__ void read_eight(const rdk_attn
 }
 
 // How rows of queries lie over a team: so many lanes a row, eight dims each; a longer row takes two turns of a warp's lanes.
-template <int DIMS, int N, int THREADS> struct query_shape {
+template <int DIMS, int N> struct query_shape {
     static constexpr int lanes = DIMS >= 256 ? 32 : DIMS / 8, shares = DIMS > 256 ? DIMS / 256 : 1;
-    static constexpr int rows = THREADS / lanes, turns = (N + rows - 1) / rows;
+    static constexpr int rows = RDK_ATTN_TEAM_THREADS / lanes, turns = (N + rows - 1) / rows;
     static constexpr int at_once = turns * shares <= 7 ? turns : turns / 2; // turns whose loads are on their way together
 };
 
@@ -253,8 +243,8 @@ __device__ __forceinline__ uint32_t nearest_codes(float (&x)[4]) {
 // what e4m3 holds; e4m3 caches take two codes a number, the second ones N rows on. Returns the power, which goes back into the
 // scores. A row that is not finite becomes NaN.
 template <int DIMS, int N, bool FP8>
-__device__ __forceinline__ float store_query(int32_t row, const float (&x)[DIMS > 256 ? DIMS / 256 : 1][8], unsigned char *queries) {
-    using shape = query_shape<DIMS, N, 128>;
+__device__ __forceinline__ float store_query(int32_t row, const float (&x)[query_shape<DIMS, N>::shares][8], unsigned char *queries) {
+    using shape = query_shape<DIMS, N>;
     float top = 0.0f;
 #pragma unroll
     for (int i = 0; i < shape::shares * 8; i++) top = fmaxf(top, fabsf(x[i / 8][i % 8]));
@@ -288,16 +278,15 @@ __device__ __forceinline__ float store_query(int32_t row, const float (&x)[DIMS 
 // All queries of a team, rows [first, first + N) of the sequence's head. Rows and dims that are not there read a place that is.
 template <int DIMS, int N, bool FP8, bool VECTOR>
 __device__ __forceinline__ void load_queries(const rdk_attn_sm90a_args &args, const chunk_record &w, int32_t first, unsigned char *queries,
-                                             row_table<N, 4 * rdk_attn_team_groups(DIMS, FP8)> *rows) {
-    constexpr int threads = rdk_attn_team_groups(DIMS, FP8) * RDK_ATTN_GROUP_THREADS;
-    using shape = query_shape<DIMS, N, threads>;
+                                             row_table<N> *rows) {
+    using shape = query_shape<DIMS, N>;
     constexpr int at_once = VECTOR ? shape::at_once : 1;
     const float log2e = 1.4426950408889634f;
     float factor = args.scale * (FP8 && args.k_scale ? __ldcg(args.k_scale + w.kv_head) : 1.0f);
     factor *= args.softcap > 0.0f ? 2.0f * log2e / args.softcap : log2e;
     int32_t lane = threadIdx.x % shape::lanes, count = w.q_len * args.group;
 #pragma unroll 1
-    for (int32_t at = threadIdx.x % threads / shape::lanes; at < shape::turns * shape::rows; at += at_once * shape::rows) {
+    for (int32_t at = threadIdx.x % RDK_ATTN_TEAM_THREADS / shape::lanes; at < shape::turns * shape::rows; at += at_once * shape::rows) {
         float x[at_once][shape::shares][8];
 #pragma unroll
         for (int i = 0; i < at_once * shape::shares; i++) {

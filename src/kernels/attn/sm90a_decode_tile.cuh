@@ -32,13 +32,11 @@ __device__ __forceinline__ float power_of_two(float x) { // 2 ulp; -inf gives 0
 // Shapes of a tile. DIMS: head size rounded up to a power of two; N: rows of queries of a team.
 template <int DIMS, int N, bool FP8> struct attn_shape {
     static constexpr int elem = FP8 ? 1 : 2;
-    static constexpr int groups = rdk_attn_team_groups(DIMS, FP8), threads = groups * RDK_ATTN_GROUP_THREADS;
     static constexpr int products = DIMS * elem / 32; // of scores: 32 bytes of a key each
     static constexpr int slot_bytes = rdk_attn_slot_bytes(DIMS, FP8);
     static constexpr int column_bytes = RDK_ATTN_STEP_KEYS * RDK_ATTN_BOX_BYTES;
     static constexpr int query_column = (FP8 ? 2 : 1) * N * 128; // bytes of 128 bytes of dims of all rows; e4m3: both halves
-    static constexpr int weight_bytes = N * RDK_ATTN_STEP_KEYS * 2; // of 64 keys
-    static constexpr int tiles = DIMS / 64 / groups;                // of 64 dims of the output, a warpgroup's share
+    static constexpr int tiles = DIMS / 64;                      // of 64 dims of the output
 };
 
 // s = scores of 64 keys (16 a warp: lane / 4 and 8 + lane / 4) for N rows. Starts the products; wgmma_wait ends them.
@@ -55,54 +53,66 @@ template <int DIMS, int N, bool FP8> __device__ __forceinline__ void start_score
     wgmma_commit();
 }
 
-// ---- e4m3 values --------------------------------------------------------------------------------------------------------
+// ---- values -------------------------------------------------------------------------------------------------------------
+// Values of keys from `left` on are not the sequence's and count as zero, since 0 * NaN would spoil a row.
+template <int DIMS, bool FP8> __device__ __forceinline__ void clear_values(unsigned char *values, int32_t left) {
+    constexpr int pieces = DIMS * attn_shape<DIMS, 8, FP8>::elem / 16; // of a key
+#pragma unroll 1
+    for (int i = max(left, 0) * pieces + threadIdx.x % RDK_ATTN_TEAM_THREADS; i < RDK_ATTN_STEP_KEYS * pieces; i += RDK_ATTN_TEAM_THREADS) {
+        int key = i / pieces, piece = i % pieces; // the swizzle keeps a row's pieces in the row
+        *reinterpret_cast<uint4 *>(values + (piece / 8 * RDK_ATTN_STEP_KEYS + key) * RDK_ATTN_BOX_BYTES +
+                                   (pieces < 8 ? piece ^ key % 8 : piece % 8) * 16) = make_uint4(0, 0, 0, 0);
+    }
+}
+
 // Keeps the making of left operands before the fence that hands them to the tensor cores.
 template <int COUNT> __device__ __forceinline__ void pin_operands(uint32_t (&a)[COUNT][4]) {
 #pragma unroll
     for (int i = 0; i < COUNT; i++) asm volatile("" : "+r"(a[i][0]), "+r"(a[i][1]), "+r"(a[i][2]), "+r"(a[i][3])::"memory");
 }
 
-// A warp's 16 dims of 32 keys: a word is two neighbouring dims of keys 8 m + 2 (lane % 4) and the next.
-__device__ __forceinline__ void load_codes(uint32_t (&word)[4], uint32_t from) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
-                 : "r"(from)
-                 : "memory");
-}
-
-// o += values x weights for the 64 keys of a slot. Rows of a product may stand in any order: a lane's dims of a tile are neighbours,
-// so that pairs of keys are put side by side by one byte permutation. Values of keys from `left` on are not the sequence's and count
-// as zero, since 0 * NaN would spoil a row. from: where the lane's share of the first 32 keys of its first tile begins.
-template <int DIMS, int N> struct value_codes {
+// Values of e4m3 as the left side of products, some tiles of 32 keys at a time. Rows of a product may stand in any order: a lane's
+// dims of a tile are neighbours, so that pairs of keys are put side by side by one byte permutation.
+template <int DIMS, int N> struct value_batch {
     using shape = attn_shape<DIMS, N, true>;
-    static constexpr int steps = N < 56 ? 2 : 1; // products of a batch: registers
+    static constexpr int tiles = shape::tiles > 1 && (N == 24 || N == 40 || (N == 8 && DIMS > 128)) ? 2 : 1; // of a batch: registers
+    static constexpr int parts = shape::tiles / tiles, batches = 2 * parts;
+    uint32_t word[tiles][4]; // two neighbouring dims of keys 8 m + 2 (lane % 4) and the next
 
-    static __device__ __forceinline__ uint32_t lane_offset(int member) {
-        int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, dim = member * shape::tiles * 64 + warp * 16;
-        return dim / 128 * shape::column_bytes + lane * RDK_ATTN_BOX_BYTES + (dim % 128 / 16 ^ lane % 8) * 16;
+    // Where a lane's share of a slot begins: a key's 16 bytes of a warp's 16 dims.
+    static __device__ __forceinline__ uint32_t lane_offset() {
+        int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+        return lane * RDK_ATTN_BOX_BYTES + (warp ^ lane % 8) * 16;
     }
-    // Tile t's words of 32 keys.
-    static __device__ __forceinline__ void load(uint32_t (&word)[4], uint32_t from, int tile, int half) {
-        load_codes(word, (from ^ tile % 2 * 64) + tile / 2 * shape::column_bytes + half * 32 * RDK_ATTN_BOX_BYTES);
-    }
-    static __device__ __forceinline__ void hide(uint32_t (&word)[4], int half, int32_t left) {
+    __device__ __forceinline__ void load(uint32_t from, int batch) {
 #pragma unroll
-        for (int m = 0; m < 4; m++) {
-            int32_t valid = left - half * 32 - m * 8 - threadIdx.x % 4 * 2;
-            word[m] = valid <= 0 ? 0 : valid == 1 ? word[m] & 0xffffu : word[m];
+        for (int i = 0; i < tiles; i++) {
+            int tile = batch % parts * tiles + i;
+            uint32_t at = (from ^ tile % 2 * 64) + tile / 2 * shape::column_bytes + batch / parts * 32 * RDK_ATTN_BOX_BYTES;
+            asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                         : "=r"(word[i][0]), "=r"(word[i][1]), "=r"(word[i][2]), "=r"(word[i][3])
+                         : "r"(at)
+                         : "memory");
         }
     }
-};
-
-// ---- bf16 values --------------------------------------------------------------------------------------------------------
-// Values of keys from `left` on count as zero.
-template <int DIMS> __device__ __forceinline__ void clear_values(unsigned char *values, int32_t left, int at, int threads) {
-    constexpr int pieces = DIMS * 2 / 16; // of a key
-    for (int i = max(left, 0) * pieces + at; i < RDK_ATTN_STEP_KEYS * pieces; i += threads) {
-        int key = i / pieces, piece = i % pieces; // the swizzle keeps a row's pieces in the row
-        *reinterpret_cast<uint4 *>(values + (piece / 8 * RDK_ATTN_STEP_KEYS + key) * RDK_ATTN_BOX_BYTES + piece % 8 * 16) = make_uint4(0, 0, 0, 0);
+    // o += values x weights, and the words of the next batch asked for.
+    __device__ __forceinline__ void multiply(uint32_t weights, uint32_t from, int batch, float (&o)[shape::tiles][N / 8][4]) {
+        uint32_t a[2 * tiles][4];
+#pragma unroll
+        for (int i = 0; i < 2 * tiles; i++)
+#pragma unroll
+            for (int k = 0; k < 2; k++)
+                widen_codes(__byte_perm(word[i % tiles][i / tiles * 2 + k], 0, 0x3120), a[i][k * 2], a[i][k * 2 + 1]);
+        pin_operands(a);
+        if (batch + 1 < batches) load(from, batch + 1);
+        wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < 2 * tiles; i++)
+            wgmma_decode<N>::values(o[batch % parts * tiles + i % tiles], a[i], weights + (batch / parts * 2 + i / tiles) * 2);
+        wgmma_commit();
+        wgmma_wait<1>();
     }
-}
+};
 
 // o += values x weights for the 64 keys of a slot, tile t the 64 dims of column t from `values` on.
 template <int DIMS, int N>

@@ -4,9 +4,12 @@
 #include "kernels/attn/sm90a_args.h"
 #include "kernels/rows.h"
 
+#ifndef MINSLOTS
+#define MINSLOTS 3
+#endif
 typedef struct decode_shape {
     int32_t group, max_rows, chunks;
-    int32_t dims, rows, row_blocks, groups, teams, slots, fp8; // dims, rows: of the kernel
+    int32_t dims, rows, row_blocks, teams, slots, fp8; // dims, rows: of the kernel
 } decode_shape;
 
 // Rows of queries by the blocks that a team takes: the smallest kernel of the head size that holds them, else several blocks.
@@ -30,9 +33,8 @@ static decode_shape shape_of(const rdi_attn_args *a) {
     if (s.chunks < 1) s.chunks = 1;
     cut_rows(&s);
     // As many teams as rings deep enough to keep the memory busy fit beside each other.
-    s.groups = rdk_attn_team_groups(s.dims, s.fp8);
-    s.teams = rdk_attn_most_teams(s.dims);
-    while (s.teams > 1 && rdk_attn_slots(s.dims, s.fp8, s.rows, s.teams) < 2 * s.groups + 1) s.teams--;
+    s.teams = rdk_attn_most_teams(s.dims, s.rows);
+    while (s.teams > 1 && rdk_attn_slots(s.dims, s.fp8, s.rows, s.teams) < MINSLOTS) s.teams--;
     s.slots = rdk_attn_slots(s.dims, s.fp8, s.rows, s.teams);
     return s;
 }
@@ -160,7 +162,7 @@ int32_t rdi_attn_decode_sm90a_geometry(const void *args, void *ws, const rd_devi
     describe_cache(a, &kernel, &out[0]);
     uint32_t maps = out[0].map_count;
     rdi_launch_fill(&out[0], decode_kernel(&s), (const uint32_t[3]){(uint32_t)device->compute_units, 1, 1},
-                    (uint32_t)(s.teams * s.groups + 1) * RDK_ATTN_GROUP_THREADS, &kernel, sizeof kernel);
+                    (uint32_t)(s.teams + 1) * RDK_ATTN_TEAM_THREADS, &kernel, sizeof kernel);
     out[0].map_count = maps;
     out[0].shared_bytes = (uint32_t)(s.teams * rdk_attn_team_bytes(s.dims, s.fp8, s.rows, s.slots));
     out[0].dependent = true;
