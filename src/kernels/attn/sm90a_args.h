@@ -23,7 +23,7 @@ enum {
 #ifndef CUT1
 #define CUT1 8192
 #define CUT2 32768
-#define CUT3 65536
+#define CUT3 131072
 #endif
 enum {
     RDK_ATTN_SIZES = 4, // of chunks: 256, 512, 1024 and 2048 keys, from these keys on

@@ -239,6 +239,11 @@ __device__ __forceinline__ void attend_step(const rdk_attn_sm90a_args &args, con
     if (__builtin_expect(mine.any(limit_is_passed<N>(mine.table->limit, s)), 0)) raise_references<DIMS / 64, N>(mine, s, sums, o);
     soften<N>(s, sums);
     store_weights<N, FP8>(mine.weights, s);
+    // The first values are read ahead of the next scores, whose products read shared memory too.
+    barrier_wait(rings.full + slot, walk.values.turn);
+    uint32_t from = smem_address(rings.slots) + slot * shape::slot_bytes + value_batch<DIMS, N>::lane_offset();
+    value_batch<DIMS, N> values;
+    if constexpr (FP8) values.load(from, 0);
     fence_async();
     mine.sync();
     int32_t keys = walk.keys.slot;
@@ -248,17 +253,12 @@ __device__ __forceinline__ void attend_step(const rdk_attn_sm90a_args &args, con
         start_scores<DIMS, N, FP8>(slots + keys * (shape::slot_bytes / 16), wgmma_descriptor(mine.queries), s);
         walk.keys.advance(rings.keys);
     }
-    barrier_wait(rings.full + slot, walk.values.turn);
     if constexpr (FP8) {
-        using batch = value_batch<DIMS, N>;
-        batch values;
-        uint32_t from = smem_address(rings.slots) + slot * shape::slot_bytes + batch::lane_offset();
-        values.load(from, 0);
 #pragma unroll
-        for (int i = 0; i < batch::batches; i++) {
+        for (int i = 0; i < values.batches; i++) {
             values.multiply(weights, from, i, o);
             if (i == 0 && more) slot_done(rings.empty, keys); // their products were asked for before
-            if (i == batch::batches - 2) slot_done(rings.empty, slot);
+            if (i == values.batches - 2) slot_done(rings.empty, slot);
         }
     } else {
         multiply_values<DIMS, N>(slots + slot * (shape::slot_bytes / 16), weights, o);
