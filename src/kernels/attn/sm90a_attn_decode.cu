@@ -318,33 +318,49 @@ __device__ __forceinline__ void attend(const rdk_attn_sm90a_args &args, const te
     }
 }
 
-template <int DIMS, int N, bool FP8> __device__ __forceinline__ void decode(const rdk_attn_sm90a_args &args) {
-    extern __shared__ __align__(1024) unsigned char shared_bytes[];
+// Where a team's things stand in shared memory: all rings, then all queries and weights, then the rest.
+template <int DIMS, int N, bool FP8> struct team_layout {
+    static constexpr int operand_bytes = rdk_attn_operand_bytes(DIMS, N); // whole kilobytes: the swizzle counts rows by address
     static_assert(sizeof(row_table<N>) <= rdk_attn_table_bytes(N), "room of the rows");
     static_assert(sizeof(chunk_ring) <= RDK_ATTN_RECORD_BYTES, "room of the chunks");
-    constexpr int operand_bytes = rdk_attn_operand_bytes(DIMS, N); // whole kilobytes: the swizzle counts rows by address
-    constexpr int slot_bytes = rdk_attn_slot_bytes(DIMS, FP8);
-    int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0), team = warp < 4 ? warp : warp / 4 - 1, slots = args.key_slots + args.value_slots;
-    unsigned char *ring = shared_bytes + team * slots * slot_bytes, *own = shared_bytes + args.teams * slots * slot_bytes + team * operand_bytes;
-    unsigned char *rest = shared_bytes + args.teams * (slots * slot_bytes + operand_bytes) +
-                          team * (rdk_attn_table_bytes(N) + RDK_ATTN_RECORD_BYTES + slots * 16);
-    chunk_ring *chunks = reinterpret_cast<chunk_ring *>(rest + rdk_attn_table_bytes(N));
-    uint64_t *full = reinterpret_cast<uint64_t *>(chunks + 1);
-    const cache_rings rings = {ring, full, full + slots, args.key_slots, args.value_slots};
+    cache_rings rings;
+    chunk_ring *chunks;
+    team_view<N> view;
+
+    __device__ __forceinline__ team_layout(const rdk_attn_sm90a_args &args, int team) {
+        extern __shared__ __align__(1024) unsigned char shared_bytes[];
+        int slots = args.key_slots + args.value_slots, ring_bytes = slots * rdk_attn_slot_bytes(DIMS, FP8);
+        unsigned char *own = shared_bytes + args.teams * ring_bytes + team * operand_bytes;
+        unsigned char *rest = shared_bytes + args.teams * (ring_bytes + operand_bytes) +
+                              team * (rdk_attn_table_bytes(N) + RDK_ATTN_RECORD_BYTES + slots * 16);
+        chunks = reinterpret_cast<chunk_ring *>(rest + rdk_attn_table_bytes(N));
+        uint64_t *full = reinterpret_cast<uint64_t *>(chunks + 1);
+        rings = {shared_bytes + team * ring_bytes, full, full + slots, args.key_slots, args.value_slots};
+        view = {own, own + rdk_attn_query_bytes(DIMS, N), reinterpret_cast<row_table<N> *>(rest), team};
+    }
+};
+
+template <int DIMS, int N, bool FP8> __device__ __forceinline__ void decode(const rdk_attn_sm90a_args &args) {
+    using layout = team_layout<DIMS, N, FP8>;
+    int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
     launch_dependents();
     if (warp < args.teams && threadIdx.x % 32 == 0) {
-        for (int32_t i = 0; i < slots; i++) barrier_init(rings.full + i, 1), barrier_init(rings.empty + i, 4);
-        for (int32_t i = 0; i < RDK_ATTN_RECORDS; i++) barrier_init(chunks->full + i, 1), barrier_init(chunks->empty + i, 4);
+        const layout its(args, warp);
+        for (int32_t i = 0; i < args.key_slots + args.value_slots; i++) barrier_init(its.rings.full + i, 1), barrier_init(its.rings.empty + i, 4);
+        for (int32_t i = 0; i < RDK_ATTN_RECORDS; i++) barrier_init(its.chunks->full + i, 1), barrier_init(its.chunks->empty + i, 4);
         barrier_init_fence();
     }
     __syncthreads();
-    if (warp < 4) {
+    if (warp < 4) { // addresses are made anew in each role: what lives across its beginning is held in memory
         registers_give<64>();
-        if (team < args.teams) stream_cache(args, team, rings, chunks);
+        int team = kept(warp);
+        const layout its(args, team);
+        if (team < args.teams) stream_cache(args, team, its.rings, its.chunks);
     } else {
         registers_take<rdk_attn_registers(DIMS, N)>();
-        const team_view<N> mine = {own, own + rdk_attn_query_bytes(DIMS, N), reinterpret_cast<row_table<N> *>(rest), team};
-        if (team < args.teams) attend<DIMS, N, FP8>(args, mine, rings, chunks);
+        int team = kept(warp / 4 - 1);
+        const layout its(args, team);
+        if (team < args.teams) attend<DIMS, N, FP8>(args, its.view, its.rings, its.chunks);
     }
 }
 
