@@ -15,7 +15,7 @@ enum {
     RDK_ATTN_PREFETCH_BYTES = 65536, // that a loading warp asks for before the kernels ahead are complete
     RDK_ATTN_HEADROOM = 8,           // weights reach 2 to this: exact in 16 bits
     RDK_ATTN_MERGE_GROUPS = 16,
-    RDK_ATTN_MERGE_LANES = 16, // of four dims
+    RDK_ATTN_MERGE_LANES = 16, // of 16 bytes
 };
 
 // Chunks are cut at absolute positions alone, so that a row's bits follow from positions. Short ones first, since a short
@@ -23,7 +23,7 @@ enum {
 #ifndef CUT1
 #define CUT1 8192
 #define CUT2 32768
-#define CUT3 131072
+#define CUT3 65536
 #endif
 enum {
     RDK_ATTN_SIZES = 4, // of chunks: 256, 512, 1024 and 2048 keys, from these keys on
@@ -59,7 +59,7 @@ RDK_HOST_DEVICE int32_t rdk_attn_size_begin(int32_t size) {
 // multiprocessor are cut for so many threads at launch; then the loading warps give up what they do not need, and each thread of a
 // team takes rdk_attn_registers. Kernels of 8 rows leave room for a block of the merge, which waits there for the end.
 RDK_HOST_DEVICE int rdk_attn_most_teams(int dims, int rows) {
-    return dims <= 128 && rows <= 24 ? 4 : dims * rows <= 256 * 24 ? 3 : 2;
+    return dims <= 128 && rows <= 24 ? 4 : dims * rows < 256 * 24 ? 3 : 2;
 }
 RDK_HOST_DEVICE int rdk_attn_register_threads(int dims, int rows) {
     int teams = rdk_attn_most_teams(dims, rows);

@@ -74,7 +74,7 @@ struct lane_box {
     __device__ __forceinline__ void find(const rdk_attn_sm90a_args &args, const attn_work &w, const page_window &pages, int32_t box) {
         int32_t key = (box + sub(args)) * args.box_tokens;
         page = __shfl_sync(0xffffffffu, pages.page, box + sub(args) - pages.base);
-        token = key % args.block_tokens;
+        token = args.block_tokens == args.box_tokens ? 0 : key % args.block_tokens;
         mine = sub(args) * args.box_tokens < RDK_ATTN_STEP_KEYS && key < w.s.kv_len;
         bytes = __popc(__ballot_sync(0xffffffffu, mine)) * args.box_tokens * RDK_ATTN_BOX_BYTES;
     }

@@ -166,7 +166,7 @@ int32_t rdi_attn_decode_sm90a_geometry(const void *args, void *ws, const rd_devi
     out[0].map_count = maps;
     out[0].shared_bytes = (uint32_t)(s.teams * rdk_attn_team_bytes(s.dims, s.fp8, s.rows, s.slots));
     out[0].dependent = true;
-    uint32_t slices = (uint32_t)rdi_ceil_div(a->head_dim, RDK_ATTN_MERGE_LANES * 4);
+    uint32_t slices = (uint32_t)rdi_ceil_div(a->head_dim, RDK_ATTN_MERGE_LANES * (s.fp8 ? 8 : 4));
     rdi_launch_fill(
         &out[1], s.fp8 ? "rdk_attn_decode_sm90a_merge_fp8" : "rdk_attn_decode_sm90a_merge_bf16",
         (const uint32_t[3]){(uint32_t)a->q_heads * slices, (uint32_t)a->max_q_len, (uint32_t)a->seqs},
