@@ -93,7 +93,8 @@ RDK_HOST_DEVICE int rdk_attn_table_bytes(int rows) { // seven words a row and on
     return rows * (7 + 4) * 4;
 }
 RDK_HOST_DEVICE int rdk_attn_team_bytes(int dims, int fp8, int rows, int slots) {
-    return slots * (rdk_attn_slot_bytes(dims, fp8) + 16) + rdk_attn_operand_bytes(dims, rows) + rdk_attn_table_bytes(rows) + RDK_ATTN_RECORD_BYTES;
+    return slots * (rdk_attn_slot_bytes(dims, fp8) + 16) + rdk_attn_operand_bytes(dims, rows) +
+           rdk_attn_table_bytes(rows) + RDK_ATTN_RECORD_BYTES;
 }
 RDK_HOST_DEVICE int rdk_attn_slots(int dims, int fp8, int rows, int teams) {
     int room = rdk_attn_block_bytes(rows) / teams - rdk_attn_team_bytes(dims, fp8, rows, 0);
@@ -124,7 +125,8 @@ typedef struct rdk_attn_sm90a_args {
     RDK_PTR(const int32_t) q_starts;
     RDK_PTR(const float) sinks; // NULL = none
     RDK_PTR(void) out;
-    RDK_PTR(void) sums;  // [seqs, kv_heads, chunks, rows, head_dim]: averages by weight, f16 (e4m3 caches) or f32
+    RDK_PTR(void)
+    sums; // [seqs, kv_heads, chunks, rows, head_dim]: averages by weight, f16 (e4m3 caches) or f32
     RDK_PTR(float) tops; // [seqs, kv_heads, chunks, rows, 2]: largest logit (base 2), weight
     int64_t q_stride_token, q_stride_head, block_table_stride, out_stride_token, out_stride_head;
     int32_t seqs, kv_heads, group, head_dim, block_tokens, max_blocks, chunks, max_rows;

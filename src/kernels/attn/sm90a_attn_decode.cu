@@ -7,6 +7,7 @@
 // row, and the second launch adds those up in order of position. Chunks are cut at absolute positions and lengths are read here, on
 // the device: one captured graph serves every length up to its bound, and a row's bits follow from positions.
 #include "kernels/attn/sm90a_decode_load.cuh"
+#include "kernels/attn/sm90a_decode_merge.cuh"
 
 // What a team has in shared memory beside its rings. Rows 8j + 2 (lane % 4) + e are a lane's.
 template <int N> struct team_view {
@@ -14,15 +15,14 @@ template <int N> struct team_view {
     row_table<N> *table;
     int team;
 
-    static __device__ __forceinline__ int thread() {
-        return threadIdx.x % RDK_ATTN_TEAM_THREADS;
-    }
+    static __device__ __forceinline__ int thread() { return threadIdx.x % RDK_ATTN_TEAM_THREADS; }
     __device__ __forceinline__ void sync() const {
         asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "n"((int)RDK_ATTN_TEAM_THREADS) : "memory");
     }
     __device__ __forceinline__ bool any(bool mine) const { // of the team's threads; a barrier
         uint32_t all;
-        asm volatile("{\n\t.reg .pred p, q;\n\tsetp.ne.u32 q, %1, 0;\n\tbar.red.or.pred p, %2, %3, q;\n\tselp.u32 %0, 1, 0, p;\n\t}"
+        asm volatile("{\n\t.reg .pred p, q;\n\tsetp.ne.u32 q, %1, 0;\n\tbar.red.or.pred p, %2, %3, "
+                     "q;\n\tselp.u32 %0, 1, 0, p;\n\t}"
                      : "=r"(all)
                      : "r"((uint32_t)mine), "r"(team + 1), "n"((int)RDK_ATTN_TEAM_THREADS)
                      : "memory");
@@ -36,15 +36,19 @@ __device__ __forceinline__ float2 row_pair(const float *rows, int j) {
 }
 
 // Scores to logits in base 2, less the reference of their row. One rounding, masked step or not: a row's bits do not depend on others'.
-template <int N> __device__ __forceinline__ void relate_scores(float softcap, const float *factors, const float *references, float (&s)[N / 8][4]) {
-    if (__builtin_expect(softcap > 0.0f, 0)) { // the factor holds 2 log2e / softcap: tanh y = 1 - 2 / (1 + exp 2y)
+template <int N>
+__device__ __forceinline__ void relate_scores(float softcap, const float *factors, const float *references,
+                                              float (&s)[N / 8][4]) {
+    if (__builtin_expect(softcap > 0.0f,
+                         0)) { // the factor holds 2 log2e / softcap: tanh y = 1 - 2 / (1 + exp 2y)
 #pragma unroll
         for (int j = 0; j < N / 8; j++) {
             const float2 factor = row_pair(factors, j), reference = row_pair(references, j);
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 float y = power_of_two(s[j][i] * (i % 2 ? factor.y : factor.x));
-                s[j][i] = softcap * 1.4426950408889634f * (1.0f - __fdividef(2.0f, 1.0f + y)) - (i % 2 ? reference.y : reference.x);
+                s[j][i] = softcap * 1.4426950408889634f * (1.0f - __fdividef(2.0f, 1.0f + y)) -
+                          (i % 2 ? reference.y : reference.x);
             }
         }
         return;
@@ -53,24 +57,29 @@ template <int N> __device__ __forceinline__ void relate_scores(float softcap, co
     for (int j = 0; j < N / 8; j++) {
         const float2 factor = row_pair(factors, j), reference = row_pair(references, j);
 #pragma unroll
-        for (int i = 0; i < 4; i++) s[j][i] = fmaf(s[j][i], i % 2 ? factor.y : factor.x, i % 2 ? -reference.y : -reference.x);
+        for (int i = 0; i < 4; i++)
+            s[j][i] = fmaf(s[j][i], i % 2 ? factor.y : factor.x, i % 2 ? -reference.y : -reference.x);
     }
 }
 
 // Hides keys that a row does not see; key: the lane's first, its other one is 8 on.
-template <int N> __device__ __forceinline__ void mask_scores(const int32_t *positions, int32_t key, int32_t window, float (&s)[N / 8][4]) {
+template <int N>
+__device__ __forceinline__ void mask_scores(const int32_t *positions, int32_t key, int32_t window,
+                                            float (&s)[N / 8][4]) {
 #pragma unroll
     for (int j = 0; j < N / 8; j++)
 #pragma unroll
         for (int e = 0; e < 2; e++) {
-            int32_t position = positions[j * 8 + threadIdx.x % 4 * 2 + e], low = window > 0 ? position - window : -1;
+            int32_t position = positions[j * 8 + threadIdx.x % 4 * 2 + e],
+                    low = window > 0 ? position - window : -1;
             if (key > position || key <= low) s[j][e] = -INFINITY;
             if (key + 8 > position || key + 8 <= low) s[j][2 + e] = -INFINITY;
         }
 }
 
 // Does one of a lane's logits stand above its row's limit?
-template <int N> __device__ __forceinline__ bool limit_is_passed(const float *limits, const float (&s)[N / 8][4]) {
+template <int N>
+__device__ __forceinline__ bool limit_is_passed(const float *limits, const float (&s)[N / 8][4]) {
     bool passed = false;
 #pragma unroll
     for (int j = 0; j < N / 8; j++) {
@@ -83,8 +92,8 @@ template <int N> __device__ __forceinline__ bool limit_is_passed(const float *li
 
 // New references for the rows whose limit is passed, and theirs alone; what is summed so far shrinks with them.
 template <int TILES, int N>
-__device__ __forceinline__ void raise_references(const team_view<N> &mine, float (&s)[N / 8][4], float (&sums)[N / 8][2],
-                                              float (&o)[TILES][N / 8][4]) {
+__device__ __forceinline__ void raise_references(const team_view<N> &mine, float (&s)[N / 8][4],
+                                                 float (&sums)[N / 8][2], float (&o)[TILES][N / 8][4]) {
     int lane = threadIdx.x % 32, at = mine.thread();
 #pragma unroll
     for (int j = 0; j < N / 8; j++)
@@ -92,7 +101,8 @@ __device__ __forceinline__ void raise_references(const team_view<N> &mine, float
         for (int e = 0; e < 2; e++) {
             float top = fmaxf(s[j][e], s[j][2 + e]);
 #pragma unroll
-            for (int step = 4; step < 32; step *= 2) top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, step));
+            for (int step = 4; step < 32; step *= 2)
+                top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, step));
             if (lane < 4) mine.table->top[j * 8 + lane * 2 + e][at / 32] = top;
         }
     mine.sync();
@@ -129,7 +139,8 @@ template <int N> __device__ __forceinline__ void soften(float (&s)[N / 8][4], fl
 }
 
 // Weights as 16-bit rows of 64 keys under the swizzle: what lies key by key in the lanes is stored transposed.
-template <int N, bool FP8> __device__ __forceinline__ void store_weights(unsigned char *weights, const float (&s)[N / 8][4]) {
+template <int N, bool FP8>
+__device__ __forceinline__ void store_weights(unsigned char *weights, const float (&s)[N / 8][4]) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, row = lane % 8, half = lane / 8 % 2;
     uint32_t at = smem_address(weights) + row * 128 + ((warp * 2 + half) ^ row) * 16;
 #pragma unroll
@@ -156,7 +167,8 @@ template <int N> __device__ __forceinline__ void pin(float (&s)[N][4]) {
 
 // A row's share of a chunk: values averaged by weight, f16 from a cache of e4m3 (which no average exceeds), else f32.
 template <int DIMS, int N, bool FP8>
-__device__ __forceinline__ void store_averages(const team_view<N> &mine, void *sums, int64_t at, int32_t head_dim, int32_t rows,
+__device__ __forceinline__ void store_averages(const team_view<N> &mine, void *sums, int64_t at,
+                                               int32_t head_dim, int32_t rows,
                                                const float (&o)[DIMS / 64][N / 8][4]) {
     int lane = threadIdx.x % 32, dim = threadIdx.x / 32 % 4 * 16, row = lane % 4 * 2;
     int64_t first = at + row * head_dim + dim + (FP8 ? lane / 4 * 2 : lane / 4);
@@ -172,9 +184,12 @@ __device__ __forceinline__ void store_averages(const team_view<N> &mine, void *s
             for (int t = 0; t < DIMS / 64; t++) {
                 if (dim + t * 64 >= head_dim) continue;
                 if constexpr (FP8)
-                    *reinterpret_cast<uint32_t *>(static_cast<__half *>(sums) + to + t * 64) = pack_f16(o[t][j][e] * by, o[t][j][2 + e] * by);
+                    *reinterpret_cast<uint32_t *>(static_cast<__half *>(sums) + to + t * 64) =
+                        pack_f16(o[t][j][e] * by, o[t][j][2 + e] * by);
                 else
-                    static_cast<float *>(sums)[to + t * 64] = o[t][j][e] * by, static_cast<float *>(sums)[to + t * 64 + 8] = o[t][j][2 + e] * by;
+                    static_cast<float *>(sums)[to + t * 64] = o[t][j][e] * by,
+                                                        static_cast<float *>(sums)[to + t * 64 + 8] =
+                                                            o[t][j][2 + e] * by;
             }
         }
     }
@@ -182,17 +197,20 @@ __device__ __forceinline__ void store_averages(const team_view<N> &mine, void *s
 
 // A chunk's averages, tops and weights to memory.
 template <int DIMS, int N, bool FP8>
-__device__ __forceinline__ void store_partial(const rdk_attn_sm90a_args &args, const chunk_record &w, int32_t first, const team_view<N> &mine,
-                                              float (&sums)[N / 8][2], const float (&o)[DIMS / 64][N / 8][4]) {
+__device__ __forceinline__ void
+store_partial(const rdk_attn_sm90a_args &args, const chunk_record &w, int32_t first, const team_view<N> &mine,
+              float (&sums)[N / 8][2], const float (&o)[DIMS / 64][N / 8][4]) {
     int lane = threadIdx.x % 32, at = mine.thread();
     int32_t count = w.q_len * args.group;
-    int64_t place = (((int64_t)w.seq * args.kv_heads + w.kv_head) * args.chunks + w.chunk) * args.max_rows + first;
+    int64_t place =
+        (((int64_t)w.seq * args.kv_heads + w.kv_head) * args.chunks + w.chunk) * args.max_rows + first;
 #pragma unroll
     for (int j = 0; j < N / 8; j++)
 #pragma unroll
         for (int e = 0; e < 2; e++) {
 #pragma unroll
-            for (int step = 4; step < 32; step *= 2) sums[j][e] += __shfl_xor_sync(0xffffffffu, sums[j][e], step);
+            for (int step = 4; step < 32; step *= 2)
+                sums[j][e] += __shfl_xor_sync(0xffffffffu, sums[j][e], step);
             if (lane < 4) mine.table->top[j * 8 + lane * 2 + e][at / 32] = sums[j][e];
         }
     mine.sync();
@@ -201,7 +219,8 @@ __device__ __forceinline__ void store_partial(const rdk_attn_sm90a_args &args, c
         float total = (parts.x + parts.y) + (parts.z + parts.w);
         mine.table->scale[at] = total == 0.0f ? 0.0f : __fdividef(1.0f, total);
         float reference = mine.table->limit[at] == -INFINITY ? -INFINITY : mine.table->reference[at];
-        if (first + at < count) *reinterpret_cast<float2 *>(args.tops + (place + at) * 2) = make_float2(reference, total);
+        if (first + at < count)
+            *reinterpret_cast<float2 *>(args.tops + (place + at) * 2) = make_float2(reference, total);
     }
     mine.sync();
     store_averages<DIMS, N, FP8>(mine, args.sums, place * args.head_dim, args.head_dim, count - first, o);
@@ -221,8 +240,10 @@ struct chunk_walk {
 
 // One step: scores become weights, the next step's scores are asked for, values are summed.
 template <int DIMS, int N, bool FP8>
-__device__ __forceinline__ void attend_step(const rdk_attn_sm90a_args &args, const team_view<N> &mine, const cache_rings &rings, chunk_walk &walk,
-                                            const chunk_record &w, int32_t step, float (&s)[N / 8][4], float (&sums)[N / 8][2], float (&o)[DIMS / 64][N / 8][4]) {
+__device__ __forceinline__ void attend_step(const rdk_attn_sm90a_args &args, const team_view<N> &mine,
+                                            const cache_rings &rings, chunk_walk &walk, const chunk_record &w,
+                                            int32_t step, float (&s)[N / 8][4], float (&sums)[N / 8][2],
+                                            float (&o)[DIMS / 64][N / 8][4]) {
     using shape = attn_shape<DIMS, N, FP8>;
     int32_t slot = rings.keys + walk.values.slot;
     bool whole = (uint32_t)(step - walk.seen) < (uint32_t)walk.seen_count;
@@ -230,18 +251,21 @@ __device__ __forceinline__ void attend_step(const rdk_attn_sm90a_args &args, con
     relate_scores<N>(args.softcap, mine.table->factor, mine.table->reference, s);
     if (__builtin_expect(!whole, 0)) {
         int32_t first = step * RDK_ATTN_STEP_KEYS, left = w.kv_len - first;
-        mask_scores<N>(mine.table->position, first + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4, args.window, s);
+        mask_scores<N>(mine.table->position, first + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4,
+                       args.window, s);
         if (left < RDK_ATTN_STEP_KEYS) {
             barrier_wait(rings.full + slot, walk.values.turn);
             clear_values<DIMS, FP8>(rings.slots + slot * shape::slot_bytes, left);
         }
     }
-    if (__builtin_expect(mine.any(limit_is_passed<N>(mine.table->limit, s)), 0)) raise_references<DIMS / 64, N>(mine, s, sums, o);
+    if (__builtin_expect(mine.any(limit_is_passed<N>(mine.table->limit, s)), 0))
+        raise_references<DIMS / 64, N>(mine, s, sums, o);
     soften<N>(s, sums);
     store_weights<N, FP8>(mine.weights, s);
     // The first values are read ahead of the next scores, whose products read shared memory too.
     barrier_wait(rings.full + slot, walk.values.turn);
-    uint32_t from = smem_address(rings.slots) + slot * shape::slot_bytes + value_batch<DIMS, N>::lane_offset();
+    uint32_t from =
+        smem_address(rings.slots) + slot * shape::slot_bytes + value_batch<DIMS, N>::lane_offset();
     value_batch<DIMS, N> values;
     if constexpr (FP8) values.load(from, 0);
     fence_async();
@@ -250,7 +274,8 @@ __device__ __forceinline__ void attend_step(const rdk_attn_sm90a_args &args, con
     bool more = step + 1 < walk.end;
     if (more) {
         barrier_wait(rings.full + keys, walk.keys.turn);
-        start_scores<DIMS, N, FP8>(slots + keys * (shape::slot_bytes / 16), wgmma_descriptor(mine.queries), s);
+        start_scores<DIMS, N, FP8>(slots + keys * (shape::slot_bytes / 16), wgmma_descriptor(mine.queries),
+                                   s);
         walk.keys.advance(rings.keys);
     }
     if constexpr (FP8) {
@@ -273,15 +298,18 @@ __device__ __forceinline__ void attend_step(const rdk_attn_sm90a_args &args, con
 }
 
 template <int DIMS, int N, bool FP8>
-__device__ __forceinline__ void attend(const rdk_attn_sm90a_args &args, const team_view<N> &mine, const cache_rings &rings, chunk_ring *chunks) {
+__device__ __forceinline__ void attend(const rdk_attn_sm90a_args &args, const team_view<N> &mine,
+                                       const cache_rings &rings, chunk_ring *chunks) {
     ring_place record = {0, 0};
     chunk_walk walk = {};
     wait_dependencies();
     while (true) {
         barrier_wait(chunks->full + record.slot, record.turn);
-        const chunk_record &w = chunks->record[record.slot]; // read anew where it is needed: registers are short
+        const chunk_record &w =
+            chunks->record[record.slot]; // read anew where it is needed: registers are short
         if (w.begin == w.end) return;
-        if (mine.thread() < N) mine.table->reference[mine.thread()] = 0.0f, mine.table->limit[mine.thread()] = -INFINITY;
+        if (mine.thread() < N)
+            mine.table->reference[mine.thread()] = 0.0f, mine.table->limit[mine.thread()] = -INFINITY;
         if (!w.same_rows) {
             if (args.q_vector)
                 load_queries<DIMS, N, FP8, true>(args, w, w.row_block * N, mine.queries, mine.table);
@@ -290,7 +318,10 @@ __device__ __forceinline__ void attend(const rdk_attn_sm90a_args &args, const te
             fence_async();
         }
         mine.sync();
-        walk.end = w.end, walk.seen = args.window > 0 ? (max(w.kv_len - args.window, 0) + RDK_ATTN_STEP_KEYS - 1) / RDK_ATTN_STEP_KEYS : 0;
+        walk.end = w.end,
+        walk.seen = args.window > 0
+                        ? (max(w.kv_len - args.window, 0) + RDK_ATTN_STEP_KEYS - 1) / RDK_ATTN_STEP_KEYS
+                        : 0;
         walk.seen_count = max((w.kv_len - w.q_len + 1) / RDK_ATTN_STEP_KEYS - walk.seen, 0);
         float s[N / 8][4], sums[N / 8][2], o[DIMS / 64][N / 8][4];
 #pragma unroll
@@ -304,7 +335,8 @@ __device__ __forceinline__ void attend(const rdk_attn_sm90a_args &args, const te
         int32_t step = w.begin;
         barrier_wait(rings.full + walk.keys.slot, walk.keys.turn);
         pin(o);
-        start_scores<DIMS, N, FP8>(wgmma_descriptor(rings.slots) + walk.keys.slot * (rdk_attn_slot_bytes(DIMS, FP8) / 16),
+        start_scores<DIMS, N, FP8>(wgmma_descriptor(rings.slots) +
+                                       walk.keys.slot * (rdk_attn_slot_bytes(DIMS, FP8) / 16),
                                    wgmma_descriptor(mine.queries), s);
         wgmma_wait<0>();
         pin(s);
@@ -320,7 +352,8 @@ __device__ __forceinline__ void attend(const rdk_attn_sm90a_args &args, const te
 
 // Where a team's things stand in shared memory: all rings, then all queries and weights, then the rest.
 template <int DIMS, int N, bool FP8> struct team_layout {
-    static constexpr int operand_bytes = rdk_attn_operand_bytes(DIMS, N); // whole kilobytes: the swizzle counts rows by address
+    static constexpr int operand_bytes =
+        rdk_attn_operand_bytes(DIMS, N); // whole kilobytes: the swizzle counts rows by address
     static_assert(sizeof(row_table<N>) <= rdk_attn_table_bytes(N), "room of the rows");
     static_assert(sizeof(chunk_ring) <= RDK_ATTN_RECORD_BYTES, "room of the chunks");
     cache_rings rings;
@@ -346,8 +379,10 @@ template <int DIMS, int N, bool FP8> __device__ __forceinline__ void decode(cons
     launch_dependents();
     if (warp < args.teams && threadIdx.x % 32 == 0) {
         const layout its(args, warp);
-        for (int32_t i = 0; i < args.key_slots + args.value_slots; i++) barrier_init(its.rings.full + i, 1), barrier_init(its.rings.empty + i, 4);
-        for (int32_t i = 0; i < RDK_ATTN_RECORDS; i++) barrier_init(its.chunks->full + i, 1), barrier_init(its.chunks->empty + i, 4);
+        for (int32_t i = 0; i < args.key_slots + args.value_slots; i++)
+            barrier_init(its.rings.full + i, 1), barrier_init(its.rings.empty + i, 4);
+        for (int32_t i = 0; i < RDK_ATTN_RECORDS; i++)
+            barrier_init(its.chunks->full + i, 1), barrier_init(its.chunks->empty + i, 4);
         barrier_init_fence();
     }
     __syncthreads();
@@ -364,120 +399,24 @@ template <int DIMS, int N, bool FP8> __device__ __forceinline__ void decode(cons
     }
 }
 
-#define DECODE_KERNEL(type_, dims_, rows_, fp8_)                                                                          \
-    extern "C" __global__ void __launch_bounds__(rdk_attn_register_threads(dims_, rows_), 1)                                       \
-        rdk_attn_decode_sm90a_##type_##_d##dims_##_r##rows_(const __grid_constant__ rdk_attn_sm90a_args args) {            \
-        decode<dims_, rows_, fp8_>(args);                                                                                  \
+#define DECODE_KERNEL(type_, dims_, rows_, fp8_)                                                             \
+    extern "C" __global__ void __launch_bounds__(rdk_attn_register_threads(dims_, rows_), 1)                 \
+        rdk_attn_decode_sm90a_##type_##_d##dims_##_r##rows_(                                                 \
+            const __grid_constant__ rdk_attn_sm90a_args args) {                                              \
+        decode<dims_, rows_, fp8_>(args);                                                                    \
     }
-#define DECODE_KERNELS(type_, fp8_)         \
-    DECODE_KERNEL(type_, 64, 24, fp8_)      \
-    DECODE_KERNEL(type_, 128, 8, fp8_)      \
-    DECODE_KERNEL(type_, 128, 24, fp8_)     \
-    DECODE_KERNEL(type_, 128, 40, fp8_)     \
-    DECODE_KERNEL(type_, 256, 8, fp8_)      \
-    DECODE_KERNEL(type_, 256, 24, fp8_)     \
-    DECODE_KERNEL(type_, 256, 56, fp8_)     \
+#define DECODE_KERNELS(type_, fp8_)                                                                          \
+    DECODE_KERNEL(type_, 64, 24, fp8_)                                                                       \
+    DECODE_KERNEL(type_, 128, 8, fp8_)                                                                       \
+    DECODE_KERNEL(type_, 128, 24, fp8_)                                                                      \
+    DECODE_KERNEL(type_, 128, 40, fp8_)                                                                      \
+    DECODE_KERNEL(type_, 256, 8, fp8_)                                                                       \
+    DECODE_KERNEL(type_, 256, 24, fp8_)                                                                      \
+    DECODE_KERNEL(type_, 256, 56, fp8_)                                                                      \
     DECODE_KERNEL(type_, 512, 24, fp8_)
 DECODE_KERNELS(fp8, true)
 DECODE_KERNELS(bf16, false)
 
-// ---- the second launch: chunks in order of position --------------------------------------------------------------------
-// A lane's neighbouring dims of a partial result as they lie in memory, 16 bytes.
-template <bool FP8> struct average {
-    static constexpr int dims = FP8 ? 8 : 4;
-    uint4 raw;
-    __device__ __forceinline__ void load(const void *averages, int64_t at) {
-        raw = __ldcg(reinterpret_cast<const uint4 *>(static_cast<const unsigned char *>(averages) + at * (16 / dims)));
-    }
-    __device__ __forceinline__ void widen(float (&x)[dims]) const {
-        const uint32_t word[4] = {raw.x, raw.y, raw.z, raw.w};
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            if constexpr (FP8) {
-                const float2 two = __half22float2(*reinterpret_cast<const __half2 *>(word + i));
-                x[i * 2] = two.x, x[i * 2 + 1] = two.y;
-            } else
-                x[i] = __uint_as_float(word[i]);
-    }
-};
-
-// Partial results added up so far, under their largest logit.
-template <int DIMS> struct merged {
-    float top, weight, sum[DIMS]; // sum: weighted
-    __device__ __forceinline__ void add(float other_top, float other_weight, const float (&part)[DIMS], float by) {
-        float high = fmaxf(top, other_top), base = high == -INFINITY ? 0.0f : high;
-        float keep = power_of_two(top - base), take = power_of_two(other_top - base);
-        top = high;
-        weight = fmaf(other_weight, take, weight * keep);
-        take *= by;
-#pragma unroll
-        for (int i = 0; i < DIMS; i++) sum[i] = fmaf(part[i], take, sum[i] * keep);
-    }
-};
-
-// A block takes 128 (e4m3 caches) or 64 neighbouring dims of a row; a group of 16 lanes adds up every sixteenth chunk, and the sixteen
-// sums meet in order. Partial results are asked for before the length is known: they are at hand when it is.
-template <bool FP8> __device__ __forceinline__ void merge(const rdk_attn_sm90a_args &args) {
-    using part_type = average<FP8>;
-    constexpr int ahead = 5, dims = part_type::dims;
-    __shared__ float sums[RDK_ATTN_MERGE_GROUPS][RDK_ATTN_MERGE_LANES][dims];
-    __shared__ float2 states[RDK_ATTN_MERGE_GROUPS];
-    launch_dependents();
-    int32_t lane = threadIdx.x % RDK_ATTN_MERGE_LANES, group = threadIdx.x / RDK_ATTN_MERGE_LANES;
-    int32_t slices = (args.head_dim + RDK_ATTN_MERGE_LANES * dims - 1) / (RDK_ATTN_MERGE_LANES * dims);
-    int32_t seq = blockIdx.z, head = blockIdx.x / slices, token = blockIdx.y, kv_head = head / args.group;
-    int32_t d = (blockIdx.x % slices * RDK_ATTN_MERGE_LANES + lane) * dims, row = token * args.group + head % args.group;
-    int64_t base = ((int64_t)seq * args.kv_heads + kv_head) * args.chunks * args.max_rows + row;
-    const float2 *tops = reinterpret_cast<const float2 *>(args.tops) + base;
-    int64_t parts = base * args.head_dim + (d < args.head_dim ? d : 0);
-    auto state_of = [&](int32_t c) { return __ldcg(tops + (int64_t)c * args.max_rows); };
-    auto load_part = [&](part_type &part, int32_t c) { part.load(args.sums, parts + (int64_t)c * args.max_rows * args.head_dim); };
-    merged<dims> sum = {-INFINITY, 0.0f, {}};
-    auto add_chunk = [&](float2 state, const part_type &part) {
-        float x[dims];
-        part.widen(x);
-        sum.add(state.x, state.y, x, state.y);
-    };
-    wait_dependencies();
-    float2 state[ahead];
-    part_type part[ahead];
-#pragma unroll
-    for (int i = 0; i < ahead; i++) {
-        int32_t c = min(group + i * RDK_ATTN_MERGE_GROUPS, args.chunks - 1);
-        state[i] = state_of(c);
-        load_part(part[i], c);
-    }
-    int32_t q_begin = __ldcg(args.q_starts + seq), q_len = __ldcg(args.q_starts + seq + 1) - q_begin;
-    int32_t kv_len = max(min(__ldcg(args.kv_lens + seq), args.max_blocks * args.block_tokens), 0);
-    int32_t count = rdk_attn_chunk_count(kv_len), first = 0;
-    if (args.window > 0) first = max(rdk_attn_chunk_count(max(kv_len - q_len - args.window + 1, 0) + 1) - 1, 0);
-#pragma unroll
-    for (int i = 0; i < ahead; i++) {
-        int32_t c = group + i * RDK_ATTN_MERGE_GROUPS;
-        if (c >= first && c < count) add_chunk(state[i], part[i]);
-    }
-#pragma unroll 4
-    for (int32_t c = group + ahead * RDK_ATTN_MERGE_GROUPS; c < count; c += RDK_ATTN_MERGE_GROUPS) {
-        float2 its = state_of(c);
-        part_type more;
-        load_part(more, c);
-        if (c >= first) add_chunk(its, more);
-    }
-#pragma unroll
-    for (int i = 0; i < dims; i++) sums[group][lane][i] = sum.sum[i];
-    if (lane == 0) states[group] = make_float2(sum.top, sum.weight);
-    __syncthreads();
-    if (group || d >= args.head_dim || token >= q_len || row >= args.max_rows) return;
-    for (int g = 1; g < RDK_ATTN_MERGE_GROUPS; g++) sum.add(states[g].x, states[g].y, sums[g][lane], 1.0f);
-    if (args.sinks) {
-        const float none[dims] = {};
-        sum.add(args.sinks[head] * 1.4426950408889634f, 1.0f, none, 0.0f);
-    }
-    float scale = sum.weight == 0.0f ? 0.0f : (args.v_scale ? args.v_scale[kv_head] : 1.0f) / sum.weight;
-    int64_t to = (int64_t)(q_begin + token) * args.out_stride_token + head * args.out_stride_head + d;
-#pragma unroll
-    for (int i = 0; i < dims; i++) store_element(args.out, to + i, args.out_type, sum.sum[i] * scale);
-}
 extern "C" __global__ void __launch_bounds__(RDK_ATTN_MERGE_GROUPS *RDK_ATTN_MERGE_LANES, 4)
     rdk_attn_decode_sm90a_merge_fp8(const __grid_constant__ rdk_attn_sm90a_args args) {
     merge<true>(args);

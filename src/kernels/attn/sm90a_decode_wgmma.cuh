@@ -17,32 +17,35 @@ template <int N> struct wgmma_decode;
 #define D40    D24 ", %12, %13, %14, %15, %16, %17, %18, %19"
 #define D56    D40 ", %20, %21, %22, %23, %24, %25, %26, %27"
 #define OUT40  D4(0), D4(1), D4(2), D4(3), D4(4)
-#define BOTH(n_, type_, tail_, a_, b_, p_, ...)                                                                           \
-    asm volatile("{\n\t.reg .pred p;\n\t.reg .b64 a, b;\n\tsetp.ne.b32 p, %" #p_ ", 0;\n\t"                                \
-                 "mov.b64 a, {%" #a_ ", 0x40000040};\n\tmov.b64 b, {%" #b_ ", 0x40000040};\n\t"                            \
-                 "wgmma.mma_async.sync.aligned.m64n" #n_ type_ " {" D##n_ "}, a, b, p, 1, 1" tail_ ";\n\t}"                \
-                 : __VA_ARGS__                                                                                             \
+#define BOTH(n_, type_, tail_, a_, b_, p_, ...)                                                              \
+    asm volatile("{\n\t.reg .pred p;\n\t.reg .b64 a, b;\n\tsetp.ne.b32 p, %" #p_ ", 0;\n\t"                  \
+                 "mov.b64 a, {%" #a_ ", 0x40000040};\n\tmov.b64 b, {%" #b_ ", 0x40000040};\n\t"              \
+                 "wgmma.mma_async.sync.aligned.m64n" #n_ type_ " {" D##n_ "}, a, b, p, 1, 1" tail_ ";\n\t}"  \
+                 : __VA_ARGS__                                                                               \
                  : "r"(a), "r"(b), "r"(accumulate))
 // d = a b^T + (accumulate ? d : 0). scores: 32 bytes of a row's dims; values: 16 keys.
-#define WGMMA_DECODE(n_, a_, b_, p_, x_, xb_, ...)                                                                         \
-    template <> struct wgmma_decode<n_> {                                                                                  \
-        template <bool FP8>                                                                                                \
-        static __device__ __forceinline__ void scores(float (&d)[n_ / 8][4], uint32_t a, uint32_t b, int accumulate) {     \
-            if constexpr (FP8)                                                                                             \
-                BOTH(n_, "k32.f32.e4m3.e4m3", "", a_, b_, p_, __VA_ARGS__);                                                \
-            else                                                                                                           \
-                BOTH(n_, "k16.f32.bf16.bf16", ", 0, 0", a_, b_, p_, __VA_ARGS__);                                          \
-        }                                                                                                                  \
-        static __device__ __forceinline__ void values(float (&d)[n_ / 8][4], uint32_t a, uint32_t b) {                     \
-            int accumulate = 1;                                                                                            \
-            BOTH(n_, "k16.f32.bf16.bf16", ", 1, 0", a_, b_, p_, __VA_ARGS__);                                              \
-        }                                                                                                                  \
-        static __device__ __forceinline__ void values(float (&d)[n_ / 8][4], const uint32_t (&a)[4], uint32_t b) {         \
-            asm volatile("{\n\t.reg .b64 b;\n\tmov.b64 b, {%" #xb_ ", 0x40000040};\n\t"                                    \
-                         "wgmma.mma_async.sync.aligned.m64n" #n_ "k16.f32.f16.f16 {" D##n_ "}, {" x_ "}, b, 1, 1, 1, 0;\n\t}"  \
-                         : __VA_ARGS__                                                                                     \
-                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));                                            \
-        }                                                                                                                  \
+#define WGMMA_DECODE(n_, a_, b_, p_, x_, xb_, ...)                                                           \
+    template <> struct wgmma_decode<n_> {                                                                    \
+        template <bool FP8>                                                                                  \
+        static __device__ __forceinline__ void scores(float (&d)[n_ / 8][4], uint32_t a, uint32_t b,         \
+                                                      int accumulate) {                                      \
+            if constexpr (FP8)                                                                               \
+                BOTH(n_, "k32.f32.e4m3.e4m3", "", a_, b_, p_, __VA_ARGS__);                                  \
+            else                                                                                             \
+                BOTH(n_, "k16.f32.bf16.bf16", ", 0, 0", a_, b_, p_, __VA_ARGS__);                            \
+        }                                                                                                    \
+        static __device__ __forceinline__ void values(float (&d)[n_ / 8][4], uint32_t a, uint32_t b) {       \
+            int accumulate = 1;                                                                              \
+            BOTH(n_, "k16.f32.bf16.bf16", ", 1, 0", a_, b_, p_, __VA_ARGS__);                                \
+        }                                                                                                    \
+        static __device__ __forceinline__ void values(float (&d)[n_ / 8][4], const uint32_t (&a)[4],         \
+                                                      uint32_t b) {                                          \
+            asm volatile("{\n\t.reg .b64 b;\n\tmov.b64 b, {%" #xb_ ", 0x40000040};\n\t"                      \
+                         "wgmma.mma_async.sync.aligned.m64n" #n_ "k16.f32.f16.f16 {" D##n_                   \
+                         "}, {" x_ "}, b, 1, 1, 1, 0;\n\t}"                                                  \
+                         : __VA_ARGS__                                                                       \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));                              \
+        }                                                                                                    \
     };
 WGMMA_DECODE(8, 4, 5, 6, "%4, %5, %6, %7", 8, D4(0))
 WGMMA_DECODE(16, 8, 9, 10, "%8, %9, %10, %11", 12, D4(0), D4(1))
