@@ -20,16 +20,11 @@ enum {
 
 // Chunks are cut at absolute positions alone, so that a row's bits follow from positions. Short ones first, since a short
 // context must still fill the card; longer ones later, since each chunk of each row costs a partial result.
-#ifndef CUT1
-#define CUT1 8192
-#define CUT2 32768
-#define CUT3 65536
-#endif
 enum {
     RDK_ATTN_SIZES = 4, // of chunks: 256, 512, 1024 and 2048 keys, from these keys on
-    RDK_ATTN_CUT_1 = CUT1,
-    RDK_ATTN_CUT_2 = CUT2,
-    RDK_ATTN_CUT_3 = CUT3,
+    RDK_ATTN_CUT_1 = 8192,
+    RDK_ATTN_CUT_2 = 32768,
+    RDK_ATTN_CUT_3 = 65536,
     RDK_ATTN_CHUNKS_1 = RDK_ATTN_CUT_1 / 256, // before them
     RDK_ATTN_CHUNKS_2 = RDK_ATTN_CHUNKS_1 + (RDK_ATTN_CUT_2 - RDK_ATTN_CUT_1) / 512,
     RDK_ATTN_CHUNKS_3 = RDK_ATTN_CHUNKS_2 + (RDK_ATTN_CUT_3 - RDK_ATTN_CUT_2) / 1024

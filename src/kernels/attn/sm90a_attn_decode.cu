@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // attn_decode on Hopper: split over the keys, two launches.
 //
-// The first runs a block a multiprocessor with two teams of four warps. Each team walks its share of all chunks of keys
-// (sm90a_decode_work.cuh): a loading warp of its own streams keys and values through a ring in shared memory, and the team attends
+// The first runs a block a multiprocessor with two to four teams of four warps. Each team walks its share of all chunks of keys
+// (sm90a_decode_work.cuh): a loading warp of its own streams keys and values through rings in shared memory, and the team attends
 // them 64 keys a step for up to 56 rows (query tokens times heads of the group). Every chunk leaves a partial result for each
 // row, and the second launch adds those up in order of position. Chunks are cut at absolute positions and lengths are read here, on
 // the device: one captured graph serves every length up to its bound, and a row's bits follow from positions.
@@ -408,6 +408,7 @@ template <int DIMS, int N, bool FP8> __device__ __forceinline__ void decode(cons
 #define DECODE_KERNELS(type_, fp8_)                                                                          \
     DECODE_KERNEL(type_, 64, 24, fp8_)                                                                       \
     DECODE_KERNEL(type_, 128, 8, fp8_)                                                                       \
+    DECODE_KERNEL(type_, 128, 16, fp8_)                                                                      \
     DECODE_KERNEL(type_, 128, 24, fp8_)                                                                      \
     DECODE_KERNEL(type_, 128, 40, fp8_)                                                                      \
     DECODE_KERNEL(type_, 256, 8, fp8_)                                                                       \

@@ -4,9 +4,6 @@
 #include "kernels/attn/sm90a_args.h"
 #include "kernels/rows.h"
 
-#ifndef MINSLOTS
-#define MINSLOTS 3
-#endif
 typedef struct decode_shape {
     int32_t group, max_rows, chunks;
     int32_t dims, rows, row_blocks, teams, slots, fp8; // dims, rows: of the kernel
@@ -14,12 +11,13 @@ typedef struct decode_shape {
 
 // Rows of queries by the blocks that a team takes: the smallest kernel of the head size that holds them, else several blocks.
 static void cut_rows(decode_shape *s) {
-    static const int32_t rows_of[4][3] = {
-        {24, 24, 24}, {8, 24, 40}, {8, 24, 56}, {24, 24, 24}}; // compiled in
+    static const int32_t rows_of[4][4] = {
+        {24, 24, 24, 24}, {8, 16, 24, 40}, {8, 24, 24, 56}, {24, 24, 24, 24}}; // compiled in
     const int32_t *sizes = rows_of[s->dims == 64 ? 0 : s->dims == 128 ? 1 : s->dims == 256 ? 2 : 3];
-    s->row_blocks = (int32_t)rdi_ceil_div(s->max_rows, sizes[2]);
-    int32_t rows = (int32_t)rdi_ceil_div(s->max_rows, s->row_blocks);
-    s->rows = rows <= sizes[0] ? sizes[0] : rows <= sizes[1] ? sizes[1] : sizes[2];
+    s->row_blocks = (int32_t)rdi_ceil_div(s->max_rows, sizes[3]);
+    int32_t rows = (int32_t)rdi_ceil_div(s->max_rows, s->row_blocks), i = 0;
+    while (sizes[i] < rows) i++;
+    s->rows = sizes[i];
 }
 
 static decode_shape shape_of(const rdi_attn_args *a) {
@@ -34,7 +32,7 @@ static decode_shape shape_of(const rdi_attn_args *a) {
     cut_rows(&s);
     // As many teams as rings deep enough to keep the memory busy fit beside each other.
     s.teams = rdk_attn_most_teams(s.dims, s.rows);
-    while (s.teams > 1 && rdk_attn_slots(s.dims, s.fp8, s.rows, s.teams) < MINSLOTS) s.teams--;
+    while (s.teams > 1 && rdk_attn_slots(s.dims, s.fp8, s.rows, s.teams) < 3) s.teams--;
     s.slots = rdk_attn_slots(s.dims, s.fp8, s.rows, s.teams);
     return s;
 }
@@ -52,18 +50,25 @@ size_t rdi_attn_decode_sm90a_ws(const void *args, int32_t units) {
 
 static const char *decode_kernel(const decode_shape *s) {
 #define NAME(text_) "rdk_attn_decode_sm90a_" text_
-    static const char *const names[2][4][4] = {
-        {{NULL, NAME("bf16_d64_r24")},
-         {NAME("bf16_d128_r8"), NAME("bf16_d128_r24"), NAME("bf16_d128_r40")},
-         {NAME("bf16_d256_r8"), NAME("bf16_d256_r24"), NULL, NAME("bf16_d256_r56")},
-         {NULL, NAME("bf16_d512_r24")}},
-        {{NULL, NAME("fp8_d64_r24")},
-         {NAME("fp8_d128_r8"), NAME("fp8_d128_r24"), NAME("fp8_d128_r40")},
-         {NAME("fp8_d256_r8"), NAME("fp8_d256_r24"), NULL, NAME("fp8_d256_r56")},
-         {NULL, NAME("fp8_d512_r24")}},
+    static const char *const names[2][4][7] = {
+        // by rows / 8 - 1
+        {{[2] = NAME("bf16_d64_r24")},
+         {[0] = NAME("bf16_d128_r8"),
+          [1] = NAME("bf16_d128_r16"),
+          [2] = NAME("bf16_d128_r24"),
+          [4] = NAME("bf16_d128_r40")},
+         {[0] = NAME("bf16_d256_r8"), [2] = NAME("bf16_d256_r24"), [6] = NAME("bf16_d256_r56")},
+         {[2] = NAME("bf16_d512_r24")}},
+        {{[2] = NAME("fp8_d64_r24")},
+         {[0] = NAME("fp8_d128_r8"),
+          [1] = NAME("fp8_d128_r16"),
+          [2] = NAME("fp8_d128_r24"),
+          [4] = NAME("fp8_d128_r40")},
+         {[0] = NAME("fp8_d256_r8"), [2] = NAME("fp8_d256_r24"), [6] = NAME("fp8_d256_r56")},
+         {[2] = NAME("fp8_d512_r24")}},
     };
 #undef NAME
-    return names[s->fp8][s->dims == 64 ? 0 : s->dims == 128 ? 1 : s->dims == 256 ? 2 : 3][s->rows / 16];
+    return names[s->fp8][s->dims == 64 ? 0 : s->dims == 128 ? 1 : s->dims == 256 ? 2 : 3][s->rows / 8 - 1];
 }
 
 static bool pieces_aligned(const void *data, int64_t block, int64_t token, int64_t head, int64_t elem) {
