@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls of cuBLASLt that a block-FP8 product takes: weights are its A (transposed), activations its B, all columns of memory.
+// The calls of cuBLASLt that a block-FP8 product takes, or a bf16 one: weights are its A (transposed), activations its B, all columns of memory.
 #include "cublaslt.h"
 
 #include <dlfcn.h>
@@ -91,19 +91,22 @@ static void forget(cublaslt *lt) {
 }
 
 int cublaslt_plan(cublaslt *lt, const cublaslt_gemm *g, char *why, size_t why_bytes) {
-    const int transposed = TRANSPOSED, blocks = SCALE_BLOCK128, vectors = SCALE_VEC128;
+    const int transposed = TRANSPOSED, blocks = SCALE_BLOCK128, vectors = SCALE_VEC128,
+              type = g->bf16 ? R_BF16 : R_E4M3;
     void *preference = NULL;
     int count = 0, error = 0;
     forget(lt);
     lt->gemm = *g;
     error |= lt->cublasLtMatmulDescCreate(&lt->desc, COMPUTE_F32, R_F32);
     error |= lt->cublasLtMatmulDescSetAttribute(lt->desc, DESC_TRANSA, &transposed, sizeof transposed);
-    error |= lt->cublasLtMatmulDescSetAttribute(lt->desc, DESC_A_SCALE_MODE, &blocks, sizeof blocks);
-    error |= lt->cublasLtMatmulDescSetAttribute(lt->desc, DESC_B_SCALE_MODE, &vectors, sizeof vectors);
-    error |= lt->cublasLtMatmulDescSetAttribute(lt->desc, DESC_A_SCALE, &g->w_scale, sizeof g->w_scale);
-    error |= lt->cublasLtMatmulDescSetAttribute(lt->desc, DESC_B_SCALE, &g->a_scale, sizeof g->a_scale);
-    error |= lt->cublasLtMatrixLayoutCreate(&lt->a, R_E4M3, (uint64_t)g->k, (uint64_t)g->n, g->k);
-    error |= lt->cublasLtMatrixLayoutCreate(&lt->b, R_E4M3, (uint64_t)g->k, (uint64_t)g->m, g->k);
+    if (!g->bf16) {
+        error |= lt->cublasLtMatmulDescSetAttribute(lt->desc, DESC_A_SCALE_MODE, &blocks, sizeof blocks);
+        error |= lt->cublasLtMatmulDescSetAttribute(lt->desc, DESC_B_SCALE_MODE, &vectors, sizeof vectors);
+        error |= lt->cublasLtMatmulDescSetAttribute(lt->desc, DESC_A_SCALE, &g->w_scale, sizeof g->w_scale);
+        error |= lt->cublasLtMatmulDescSetAttribute(lt->desc, DESC_B_SCALE, &g->a_scale, sizeof g->a_scale);
+    }
+    error |= lt->cublasLtMatrixLayoutCreate(&lt->a, type, (uint64_t)g->k, (uint64_t)g->n, g->k);
+    error |= lt->cublasLtMatrixLayoutCreate(&lt->b, type, (uint64_t)g->k, (uint64_t)g->m, g->k);
     error |= lt->cublasLtMatrixLayoutCreate(&lt->d, R_BF16, (uint64_t)g->n, (uint64_t)g->m, g->n);
     error |= lt->cublasLtMatmulPreferenceCreate(&preference);
     error |= lt->cublasLtMatmulPreferenceSetAttribute(preference, PREFERENCE_WORKSPACE, &g->ws_bytes,

@@ -4,17 +4,19 @@
 #ifndef BENCH_CUBLASLT_H
 #define BENCH_CUBLASLT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 enum { CUBLASLT_CHOICES = 3 }; // of its heuristics that are timed
 typedef struct cublaslt cublaslt;
 typedef struct
-    cublaslt_gemm { // C[m,n] bf16 = (A As) (W Ws)^T; As [k/128, m_stride] (m contiguous), Ws [n/128, k/128]
+    cublaslt_gemm { // C[m,n] bf16 = (A As) (W Ws)^T; As [k/128, m] (m contiguous), Ws [n/128, k/128]
     int64_t m, n, k;
     const void *a_scale, *w_scale;
     void *ws;
     size_t ws_bytes;
+    bool bf16; // A and W are bf16, without scales
 } cublaslt_gemm;
 
 // NULL with the reason in why: no library, or an older one. path: NULL = where the system keeps it.

@@ -19,7 +19,7 @@ typedef int (*rd_progress_fn)(void *state, const char *what, int64_t done, int64
 typedef struct rd_model rd_model;
 typedef struct rd_model_info {
     uint32_t struct_size;
-    const char *architecture; // "LlamaForCausalLM", "Qwen3ForCausalLM"
+    const char *architecture; // "LlamaForCausalLM", "Qwen3ForCausalLM", "Gemma3ForCausalLM"
     const char *format;       // "safetensors", "gguf" or "random"
     const char *quantization; // "none", "fp8_block128", or the GGUF types in words
     int32_t layers, hidden, intermediate, q_heads, kv_heads, head_dim, vocab, context_tokens;

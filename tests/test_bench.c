@@ -25,15 +25,10 @@ static char model[128];
 static const char *shape_of(const char *op) {
     static const struct {
         const char *start, *shape;
-    } shapes[] = {{"gemm", "M=2,N=256,K=256"},
-                  {"attn_decode", "Q_LEN=3,KV=100"},
-                  {"attn_prefill", "Q_LEN=20,KV=90"},
-                  {"rope", "M=3,HEADS=2"},
-                  {"kv_write", "M=35,HEADS=2"},
-                  {"rope_kv_write", "M=5,HEADS=2"},
-                  {"sample", "VOCAB=1000"},
-                  {"generate", "AT=4"},
-                  {"", "M=3,K=200"}};
+    } shapes[] = {{"gemm", "M=2,N=256,K=256"},        {"attn_decode", "Q_LEN=3,KV=100"},
+                  {"attn_prefill", "Q_LEN=20,KV=90"}, {"rope", "M=3,HEADS=2"},
+                  {"kv_write", "M=35,HEADS=2"},       {"rope_kv_write", "M=5,HEADS=2"},
+                  {"sample", "VOCAB=1000"},           {"", "M=3,K=200"}};
     for (size_t i = 0;; i++)
         if (!strncmp(op, shapes[i].start, strlen(shapes[i].start))) return shapes[i].shape;
 }
@@ -61,13 +56,16 @@ static void check_row(const char *op, const cJSON *row) {
 }
 
 static void check_bench(const char *op) {
-    char command[512], csv[160];
+    char command[512], csv[160], own[256];
     snprintf(csv, sizeof csv, "%s/%s.csv", s.folder, op);
-    snprintf(
-        command, sizeof command,
-        "bench %s --shape %s --threads 1 --seconds 0.001 --json --csv %s --model %s --batch 1,3 --context 40 "
-        "--prefill 20",
-        op, shape_of(op), csv, model);
+    if (!strcmp(op, "step"))
+        snprintf(own, sizeof own, "--model %s --batch 1,3 --context 40 --prefill 20", model);
+    else if (!strcmp(op, "generate"))
+        snprintf(own, sizeof own, "--model %s --shape %s", model, shape_of(op));
+    else
+        snprintf(own, sizeof own, "--shape %s", shape_of(op));
+    snprintf(command, sizeof command, "bench %s --threads 1 --seconds 0.001 --json --csv %s %s", op, csv,
+             own);
     cli_run("", command, &result);
     if (result.code) fail_msg("%s: exit code %d, %s", command, result.code, result.err);
     cJSON *rows = cJSON_Parse(result.out), *row;
@@ -129,6 +127,17 @@ static void test_bench_refuses_by_name(void **state) {
                  {"bench step --config y --batch 0", RD_E_INVALID, "--batch=0, needs up to 16 numbers"},
                  {"bench step --context 512 --config " TINY, RD_E_INVALID, "--context=512, needs 1 to 511"},
                  {"bench step --prefill 513 --config " TINY, RD_E_INVALID, "--prefill=513, needs 1 to"},
+                 {"bench step --config y --layout row", RD_E_INVALID, "bench step does not use --layout"},
+                 {"bench step --config y --shape M=1", RD_E_INVALID, "bench step does not use --shape"},
+                 {"bench step --config y --kernel z", RD_E_INVALID, "bench step does not use --kernel"},
+                 {"bench step --config y --all", RD_E_INVALID, "bench step does not use --all"},
+                 {"bench step --config y --rival z", RD_E_INVALID, "bench step does not use --rival"},
+                 {"bench step --config y --cpu-time --threads 1", RD_E_INVALID,
+                  "bench step does not use --cpu-time, needs of its own only: model config batch context"},
+                 {"bench generate --model x --batch 1", RD_E_INVALID, "bench generate does not use --batch"},
+                 {"bench rmsnorm --context 7", RD_E_INVALID, "bench rmsnorm does not use --context"},
+                 {"bench rmsnorm --w8a8", RD_E_INVALID, "bench rmsnorm does not use --w8a8"},
+                 {"bench ceilings --csv x.csv", RD_E_INVALID, "bench ceilings does not use --csv"},
                  {"check --small --full", RD_E_INVALID, "--small and --full exclude each other"},
                  {"bench step --config no_such_file", RD_E_IO, "no_such_file: No such file"},
                  {"bench attn_decode --shape Q_HEADS=5,KV_HEADS=2", RD_E_INVALID, "needs a whole ratio"},

@@ -173,7 +173,7 @@ static void test_generate_on_a_failing_card(void **state) {
         const char *environment;
         rd_status code;
         const char *text;
-    } runs[] = {{"GFX12SIM_MEMORY=1M", RD_E_NOMEM, "sim:gfx1201: out of memory: "},
+    } runs[] = {{"GFX12SIM_MEMORY=1M", RD_E_NOMEM, "activations and workspace "},
                 {"GFX12SIM_LOSE_AFTER=3", RD_E_DEVICE, "device lost"},
                 {"GFX12SIM_LOSE_AFTER=60", RD_E_DEVICE, "device lost"},
                 {"GFX12SIM_LOSE_AFTER=150", RD_E_DEVICE, "device lost"}};

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "../src/cli/check_case.c"
+#include "../src/cli/check_numbers.c"
 
 rd_status cli_error(rd_status status, const char *format, ...) {
     (void)format;
@@ -60,6 +61,31 @@ static void test_check_order_classes(void **state) {
     assert_int_equal(class_difference(&o, "other"), -1);
 }
 
+// A seed's numbers are the same whatever number of threads draws them: here against one after the other.
+static void test_check_numbers(void **state) {
+    (void)state;
+    const int64_t count = 5 * least_elems_of_a_thread + 13;
+    uint64_t all = 7, one = 7;
+    float *values = check_values(&all, RD_DTYPE_F32, count, 2);
+    assert_non_null(values);
+    for (int64_t i = 0; i < count; i++)
+        if (values[i] != 2 * check_normal(&one)) fail_msg("value %lld", (long long)i);
+    assert_int_equal(all, one);
+    free(values);
+    uint8_t *codes = check_codes(&all, count);
+    assert_non_null(codes);
+    for (int64_t i = 0; i < count; i += 8) {
+        const uint64_t eight = check_random(&one);
+        for (int c = 0; c < 8 && i + c < count; c++) {
+            uint8_t want = (uint8_t)(eight >> 8 * c);
+            if ((want & 0x7f) == 0x7f) want--; // NaN
+            if (codes[i + c] != want) fail_msg("code %lld", (long long)(i + c));
+        }
+    }
+    assert_int_equal(all, one);
+    free(codes);
+}
+
 static void test_check_command(void **state) {
     (void)state;
     char line[512];
@@ -81,6 +107,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_check_judges),
         cmocka_unit_test(test_check_order_classes),
+        cmocka_unit_test(test_check_numbers),
         cmocka_unit_test(test_check_command),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

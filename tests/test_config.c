@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -83,6 +84,35 @@ static void test_config_variants(void **state) {
     assert_int_equal(c.eos_count, 0);
 }
 
+#define GEMMA                                                                                                \
+    "\"architectures\":[\"Gemma3ForCausalLM\"],\"num_hidden_layers\":8,\"hidden_activation\":\"gelu_"        \
+    "pytorch_tanh\","                                                                                        \
+    "\"sliding_window\":512"
+static void test_config_gemma(void **state) {
+    (void)state;
+    rdi_model_config c;
+    if (read_with(GEMMA, &c)) fail_msg("%s", rd_error_text());
+    assert_true(c.qk_norm && c.post_norms && c.gelu && c.tied_head);
+    assert_true(c.norm_offset == 1 && c.embed_scale == sqrtf(192) && c.attn_scale == 0.0625f); // 256^-1/2
+    assert_int_equal(c.head_dim, 256);
+    assert_int_equal(c.window, 512);
+    assert_true(c.rope_theta == 5e5f && c.local_rope_theta == 1e4f);
+    for (int32_t layer = 0; layer < 8; layer++) assert_int_equal(rdi_layer_is_local(&c, layer), layer != 5);
+    if (read_with(GEMMA
+                  ",\"num_hidden_layers\":4,\"sliding_window_pattern\":2,\"query_pre_attn_scalar\":64,"
+                  "\"layer_types\":[\"sliding_attention\",\"full_attention\",\"sliding_attention\",\"full_"
+                  "attention\"],"
+                  "\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"default\",\"rope_theta\":1e6},"
+                  "\"sliding_attention\":{\"rope_type\":\"default\",\"rope_theta\":2e4}},\"attn_logit_"
+                  "softcapping\":null",
+                  &c))
+        fail_msg("%s", rd_error_text());
+    assert_true(c.attn_scale == 0.125f && c.rope_theta == 1e6f && c.local_rope_theta == 2e4f);
+    assert_true(rdi_layer_is_local(&c, 2) && !rdi_layer_is_local(&c, 3));
+    read_with("", &c);
+    assert_true(c.embed_scale == 1 && c.attn_scale == 1 / sqrtf(32) && !c.window && !c.norm_offset);
+}
+
 static void test_config_refuses_by_name(void **state) {
     (void)state;
     static const struct {
@@ -91,6 +121,18 @@ static void test_config_refuses_by_name(void **state) {
     } rows[] = {
         {"\"architectures\":[\"MixtralForCausalLM\"]", "architectures=MixtralForCausalLM, needs one of",
          RD_E_UNSUPPORTED},
+        {GEMMA ",\"sliding_window\":0", "sliding_window=0, needs a whole number from 1", RD_E_FORMAT},
+        {GEMMA ",\"hidden_activation\":\"gelu\"", "hidden_activation, needs gelu_pytorch_tanh",
+         RD_E_UNSUPPORTED},
+        {GEMMA ",\"final_logit_softcapping\":30.0", "final_logit_softcapping is a number, needs null",
+         RD_E_UNSUPPORTED},
+        {GEMMA ",\"use_bidirectional_attention\":true", "use_bidirectional_attention=true", RD_E_UNSUPPORTED},
+        {GEMMA ",\"layer_types\":[]", "layer_types, needs a list of num_hidden_layers=8 words", RD_E_FORMAT},
+        {GEMMA ",\"num_hidden_layers\":2,\"layer_types\":[\"sliding_attention\",\"full_attention\"]",
+         "layer_types: entry 1 is full_attention, needs full_attention at every 6-th layer",
+         RD_E_UNSUPPORTED},
+        {GEMMA ",\"num_hidden_layers\":1,\"layer_types\":[\"linear_attention\"]",
+         "layer_types: entry 0, needs one of full_attention sliding_attention", RD_E_UNSUPPORTED},
         {"\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4}",
          "rope_type=yarn, needs one of default linear llama3", RD_E_UNSUPPORTED},
         {"\"rope_scaling\":{\"rope_type\":\"linear\"}", "factor is missing", RD_E_FORMAT},
@@ -201,9 +243,9 @@ static void test_json_refuses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_config_llama),           cmocka_unit_test(test_config_variants),
-        cmocka_unit_test(test_config_refuses_by_name), cmocka_unit_test(test_json_values),
-        cmocka_unit_test(test_json_refuses),
+        cmocka_unit_test(test_config_llama), cmocka_unit_test(test_config_variants),
+        cmocka_unit_test(test_config_gemma), cmocka_unit_test(test_config_refuses_by_name),
+        cmocka_unit_test(test_json_values),  cmocka_unit_test(test_json_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,7 @@ static void ok(rd_status status) {
 }
 
 static void run(const char *before, const char *arguments, int code) {
-    char line[512];
+    char line[640];
     snprintf(line, sizeof line, "generate %s --threads 1 %s", folder, arguments);
     cli_run(before, line, &result);
     if (result.code != code)
@@ -86,6 +86,46 @@ static void test_generate_json_has_its_fields(void **state) {
     assert_true(cJSON_IsString(cJSON_GetObjectItem(json, "text")));
     assert_true(cJSON_GetObjectItem(json, "prefill_tok_s")->valuedouble > 0);
     assert_true(cJSON_GetObjectItem(json, "decode_tok_s")->valuedouble > 0);
+    cJSON_Delete(json);
+}
+
+// A text and its token ids give one answer and one comparison; all logits come in order, whatever the vocabulary.
+static void test_ids_stand_for_a_text(void **state) {
+    (void)state;
+    static char out[sizeof result.out];
+    char line[512], ids[256] = "";
+    run("", "--prompt 'say it again' --raw --max-tokens 5 --ignore-end --top-logits 16777216 --json", 0);
+    cJSON *json = cJSON_Parse(result.out), *id, *pair;
+    assert_non_null(json);
+    cJSON_ArrayForEach(id, cJSON_GetObjectItem(json, "prompt_ids"))
+        snprintf(ids + strlen(ids), sizeof ids - strlen(ids), "%s%d", *ids ? "," : "", id->valueint);
+    double before = INFINITY;
+    int count = 0;
+    cJSON_ArrayForEach(pair, cJSON_GetObjectItem(json, "top_logits")) {
+        assert_true(cJSON_GetArrayItem(pair, 1)->valuedouble <= before);
+        before = cJSON_GetArrayItem(pair, 1)->valuedouble;
+        count++;
+    }
+    assert_true(count > 256);
+    snprintf(line, sizeof line, "--ids --prompt %s --max-tokens 5 --ignore-end --json", ids);
+    run("", line, 0);
+    cJSON *again = cJSON_Parse(result.out);
+    assert_true(cJSON_Compare(cJSON_GetObjectItem(json, "ids"), cJSON_GetObjectItem(again, "ids"), true));
+    for (int as_ids = 0; as_ids < 2; as_ids++) {
+        write_prompt(as_ids ? ids : "say it again", as_ids ? strlen(ids) : 12);
+        snprintf(line, sizeof line, "compare %s %s --threads 1 --text %s %s --w8a8-b --json", folder, folder,
+                 file, as_ids ? "--ids" : "");
+        cli_run("", line, &result);
+        if (result.code) fail_msg("%s: %s", line, result.err);
+        if (as_ids) assert_string_equal(result.out, out);
+        memcpy(out, result.out, sizeof out);
+    }
+    write_prompt("1,x", 3);
+    snprintf(line, sizeof line, "compare %s %s --text %s --ids", folder, folder, file);
+    cli_run("", line, &result);
+    assert_int_equal(result.code, RD_E_INVALID);
+    needs_word("--ids: \"x\", needs token ids");
+    cJSON_Delete(again);
     cJSON_Delete(json);
 }
 
@@ -310,6 +350,7 @@ static void test_generate_demo_model_is_near_the_references(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_generate_json_has_its_fields),
+                                       cmocka_unit_test(test_ids_stand_for_a_text),
                                        cmocka_unit_test(test_generate_reads_prompts_alike),
                                        cmocka_unit_test(test_generate_refuses_by_name),
                                        cmocka_unit_test(test_generate_hostile_prompts),

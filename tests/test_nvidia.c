@@ -181,6 +181,7 @@ static void test_memory_that_is_full(void **state) {
     void *memory;
     fake.reset(9, 13000, 1);
     assert_int_equal(open_card(&info, &card), RD_OK);
+    fake.set_memory(1000, 2000);
     fake.fail_at(2, 2); // the push, then the allocation
     assert_int_equal(nv()->alloc(card, 4096, &memory), RD_E_NOMEM);
     assert_string_equal(rd_error_text(), "gpu:0: out of memory: 4096 bytes asked, 1000 of 2000 free");

@@ -174,6 +174,50 @@ static void test_a_failed_step_can_be_repeated(void **state) {
     assert_int_equal(fake.open(), 0);
 }
 
+// Weights, cache and all else against the card's free memory, to the byte, before anything is asked of it.
+static void test_what_cannot_fit_is_refused_at_once(void **state) {
+    (void)state;
+    life l = {0};
+    fake.reset(9, 13000, 1);
+    fake.set_memory(4321, (size_t)8 << 30);
+    rd_status status = start(&l, RD_DTYPE_BF16);
+    if (status == RD_E_UNSUPPORTED) {
+        end(&l);
+        skip();
+    }
+    const rd_engine_options options = {.struct_size = sizeof options,
+                                       .context_tokens = CONTEXT,
+                                       .max_sessions = 2,
+                                       .max_batch_rows = 32,
+                                       .kv_dtype = RD_DTYPE_BF16,
+                                       .activation = RD_ACT_W8A8};
+    rd_memory_report report = {.struct_size = sizeof report};
+    char text[512], part[128];
+    size_t needed = 0;
+    assert_int_equal(status, RD_E_NOMEM);
+    snprintf(text, sizeof text, "%s", rd_error_text());
+    for (int i = 0; i < fake.calls(); i++) assert_string_not_equal(fake.call(i), "cuMemAlloc_v2");
+    must(rd_engine_memory(l.ctx, model, &options, &report));
+    end(&l);
+    assert_int_equal(fake.open(), 0);
+    if (sscanf(text, "engine: context_tokens=64, max_sessions=2: needs %zu bytes", &needed) != 1 ||
+        !strstr(text, ", gpu:0 has 4321 free"))
+        fail_msg("%s", text);
+    snprintf(part, sizeof part, "(weights %lld, KV cache %lld, ", (long long)report.weights_packed,
+             (long long)report.kv_cache);
+    if (!strstr(text, part)) fail_msg("%s: no \"%s\"", text, part);
+    const int64_t least = report.weights_packed + report.kv_cache + report.workspace;
+    assert_true((int64_t)needed > least && (int64_t)needed <= least + report.activations);
+    for (int short_of = 0; short_of < 2; short_of++) {
+        l = (life){0};
+        fake.reset(9, 13000, 1);
+        fake.set_memory(needed - (size_t)short_of, (size_t)8 << 30);
+        assert_int_equal(start(&l, RD_DTYPE_BF16), short_of ? RD_E_NOMEM : RD_OK);
+        end(&l);
+        assert_int_equal(fake.open(), 0);
+    }
+}
+
 // The check at first use, over kernels that do nothing: every row is left out; and whatever call fails, nothing stays open.
 static void test_first_use(void **state) {
     (void)state;
@@ -251,6 +295,7 @@ int main(void) {
         cmocka_unit_test(test_no_memory_at_any_call),
         cmocka_unit_test(test_a_fault_at_any_call),
         cmocka_unit_test(test_a_failed_step_can_be_repeated),
+        cmocka_unit_test(test_what_cannot_fit_is_refused_at_once),
         cmocka_unit_test(test_first_use),
         cmocka_unit_test(test_words_for_a_missing_card),
     };

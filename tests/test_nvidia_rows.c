@@ -32,7 +32,7 @@ static void test_bf16_step(void **state) {
         const char *kernel;
     } cases[] = {{1, "rdk_gemm_bf16_step_sm90a_c8_r128"},   {8, "rdk_gemm_bf16_step_sm90a_c8_r128"},
                  {9, "rdk_gemm_bf16_step_sm90a_c16_r128"},  {32, "rdk_gemm_bf16_step_sm90a_c32_r128"},
-                 {33, "rdk_gemm_bf16_step_sm90a_c64_r128"}, {128, "rdk_gemm_bf16_step_sm90a_c128_r128"}};
+                 {33, "rdk_gemm_bf16_step_sm90a_c64_held"}, {128, "rdk_gemm_bf16_step_sm90a_c128_r128"}};
     rdi_launch out[RDI_MAX_LAUNCHES];
     for (size_t i = 0; i < RDI_COUNT(cases); i++) {
         rdi_gemm_args a = gemm_args(cases[i].m, 49152, 576, RD_DTYPE_BF16, RD_DTYPE_BF16);
@@ -55,6 +55,13 @@ static void test_bf16_step(void **state) {
         assert_int_equal(args.parts, 1);
         assert_int_equal(rdi_gemm_bf16_step_sm90a_ws(&a, 132), 0);
     }
+    // Nothing is held of a tenth k block, nor of rows that the copy engine cannot address.
+    rdi_gemm_args longer = gemm_args(64, 49152, 577, RD_DTYPE_BF16, RD_DTYPE_BF16);
+    assert_int_equal(rdi_gemm_bf16_step_sm90a(&longer, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_gemm_bf16_step_sm90a_c64_r128");
+    rdi_gemm_args odd = gemm_args(64, 49152, 575, RD_DTYPE_BF16, RD_DTYPE_BF16);
+    assert_int_equal(rdi_gemm_bf16_step_sm90a(&odd, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_gemm_bf16_step_sm90a_c64_r128");
 }
 
 // 5120 x 6144: 80 tiles of 64 rows, 96 k blocks: 7680 units over 132 blocks are 58 each and 24 left, whatever the tokens.
@@ -189,7 +196,8 @@ static void test_w8a16(void **state) {
     assert_int_equal(rdi_gemm_w8a16_chunk_sm90a_ws(&a, 132), 0);
 }
 
-// A row a block, sixteen elements a thread; one 16-bit type and whole 16-byte pieces take the quick kernels.
+// A row a block, sixteen elements a thread; one 16-bit type and whole 16-byte pieces take the quick kernels, and few rows of these
+// four blocks each, eight elements a thread.
 static void test_norms(void **state) {
     (void)state;
     rdi_launch out[RDI_MAX_LAUNCHES];
@@ -207,6 +215,14 @@ static void test_norms(void **state) {
     assert_string_equal(out[0].kernel, "rdk_rmsnorm_sm90a_bf16");
     assert_int_equal(out[0].grid[0], 70000);
     assert_int_equal(out[0].block[0], 320);
+    norm.m = 33; // 132 multiprocessors
+    assert_int_equal(rdi_rmsnorm_sm90a_geometry(&norm, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_rmsnorm_sm90a_bf16_cluster");
+    assert_int_equal(out[0].grid[0], 33 * 4);
+    assert_int_equal(out[0].block[0], 160); // 4 x 160 x 8 = 5120
+    norm.m = 34;
+    assert_int_equal(rdi_rmsnorm_sm90a_geometry(&norm, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_rmsnorm_sm90a_bf16");
     norm.y_dtype = RD_DTYPE_F32;
     assert_int_equal(rdi_rmsnorm_sm90a_geometry(&norm, NULL, &h200, out), 1);
     assert_string_equal(out[0].kernel, "rdk_rmsnorm_sm90a_any");
@@ -225,6 +241,21 @@ static void test_norms(void **state) {
     assert_int_equal(rdi_quant_sm90a_geometry(&quant, NULL, &h200, out), 1);
     assert_string_equal(out[0].kernel, "rdk_quant_fp8_sm90a_many");
     assert_int_equal(out[0].grid[0], 67); // two rows a block, the last one alone
+    const rdi_quant_args fused = {.m = 1,
+                                  .k = 5128,
+                                  .x = (void *)4096,
+                                  .norm_weight = (void *)8192,
+                                  .residual = (void *)16384,
+                                  .x_stride = 5128,
+                                  .residual_stride = 5128,
+                                  .x_dtype = RD_DTYPE_F16,
+                                  .norm_dtype = RD_DTYPE_F16,
+                                  .residual_dtype = RD_DTYPE_F16,
+                                  .fuse = RDI_FUSE_ADD_RMSNORM};
+    assert_int_equal(rdi_quant_norm_sm90a_geometry(&fused, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_quant_fp8_norm_sm90a_f16_add_cluster");
+    assert_int_equal(out[0].grid[0], 4);
+    assert_int_equal(out[0].block[0], 192); // six warps of 256 elements
 }
 
 // A warp a head; with many tokens four heads of a token a warp.
@@ -250,6 +281,16 @@ static void test_heads(void **state) {
     assert_string_equal(out[0].kernel, "rdk_rope_kv_write_sm90a_bf16_d128_many");
     assert_int_equal(out[0].grid[0],
                      (4001 * (11 + 2 + 2) + 3) / 4); // the eleventh warp of a token's q has two heads
+    a.rope.head_dim = a.kv.head_dim = 256;           // two heads a warp
+    assert_int_equal(rdi_rope_kv_write_sm90a_geometry(&a, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_rope_kv_write_sm90a_bf16_d256_many");
+    assert_int_equal(out[0].grid[0], (4001 * (21 + 4 + 4) + 3) / 4);
+    a.rope.head_dim = a.kv.head_dim = 128;
+    a.rope.norm_dtype = RD_DTYPE_BF16;
+    a.rope.q_norm = a.rope.k_norm = (void *)4098; // weights are read two at a time
+    assert_int_equal(rdi_rope_kv_write_sm90a_geometry(&a, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_rope_kv_write_sm90a_any");
+    a.rope.q_norm = a.rope.k_norm = NULL;
     a.rope.k_dtype = RD_DTYPE_F16; // two types, odd halves or odd strides: element by element
     assert_int_equal(rdi_rope_kv_write_sm90a_geometry(&a, NULL, &h200, out), 1);
     assert_string_equal(out[0].kernel, "rdk_rope_kv_write_sm90a_any");
@@ -265,22 +306,46 @@ static void test_heads(void **state) {
     assert_int_equal(out[0].grid[0], (4001 * 50 + 3) / 4);
 }
 
-// Slices of 8192 logits by rows in both launches; a row's words stand 16-byte aligned behind each other.
+// A slot's block by one multiplication, exactly, for every slot of 32 bits: the last slots of blocks and the first ones, the ends.
+static void test_block_of_slot(void **state) {
+    (void)state;
+    static const int64_t tokens[] = {2, 3, 16, 17, 48, 64, 100, 128, 1000003};
+    for (size_t i = 0; i < RDI_COUNT(tokens); i++) {
+        rdi_launch out[RDI_MAX_LAUNCHES];
+        rdi_kv_write_args a = {
+            .tokens = 1, .kv_heads = 1, .head_dim = 8, .block_tokens = tokens[i], .blocks = 7};
+        assert_int_equal(rdi_kv_write_sm90a_geometry(&a, NULL, &h200, out), 1);
+        rdk_kv_write_sm90a_args args;
+        memcpy(&args, out[0].args, sizeof args);
+        const uint64_t end = UINT64_C(1) << 32, step = end / 10007;
+        for (uint64_t at = 0; at < end; at += step) {
+            uint64_t edge = at / (uint64_t)tokens[i] * (uint64_t)tokens[i];
+            const uint64_t slots[] = {at, edge, edge ? edge - 1 : 0, end - 1 - at};
+            for (size_t s = 0; s < RDI_COUNT(slots); s++) {
+                uint64_t low = (slots[s] * (args.block_inverse & UINT32_MAX)) >> 32;
+                assert_int_equal((slots[s] * (args.block_inverse >> 32) + low) >> 32,
+                                 slots[s] / (uint64_t)tokens[i]);
+            }
+        }
+    }
+}
+
+// A cluster of eight blocks a row, each with an eighth of it in shared memory, as much as fits.
 static void test_sample(void **state) {
     (void)state;
     rdi_launch out[RDI_MAX_LAUNCHES];
     rdi_sample_args a = {.rows = 5, .vocab = 151936, .logits_stride = 151936};
-    assert_int_equal(rdi_sample_sm90a_geometry(&a, NULL, &h200, out), 2);
-    assert_string_equal(out[0].kernel, "rdk_sample_sm90a_tops");
-    assert_string_equal(out[1].kernel, "rdk_sample_sm90a_draw");
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(out[i].grid[0], 19);
-        assert_int_equal(out[i].grid[1], 5);
-    }
-    assert_int_equal(out[1].block[0], 1024);
-    size_t row = 20 * 8 + 2048 * 8 + 2048 * 4 + 16; // tops, masses, counts, the counter of slices
-    assert_int_equal(row % 16, 0);
-    assert_int_equal(rdi_sample_sm90a_ws(&a, 132), 5 * row);
+    assert_int_equal(rdi_sample_sm90a_geometry(&a, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_sample_sm90a");
+    assert_int_equal(out[0].grid[0], 40);
+    assert_int_equal(out[0].block[0], 1024);
+    assert_int_equal(out[0].shared_bytes, 77824 + 151936 / 8 * 4);
+    a.vocab = 524288;
+    assert_int_equal(rdi_sample_sm90a_geometry(&a, NULL, &h200, out), 1);
+    assert_in_range(out[0].shared_bytes, 200000, 227 * 1024);
+    a.vocab = 1; // vectors of four
+    assert_int_equal(rdi_sample_sm90a_geometry(&a, NULL, &h200, out), 1);
+    assert_int_equal(out[0].shared_bytes, 77824 + 16);
 }
 
 // The hot kernels keep everything in registers (ptxas's own report, embedded by the build).
@@ -300,11 +365,12 @@ static void test_no_spills(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bf16_step),   cmocka_unit_test(test_bf16_cut_of_k),
-        cmocka_unit_test(test_bf16_router), cmocka_unit_test(test_bf16_parts),
-        cmocka_unit_test(test_bf16_chunk),  cmocka_unit_test(test_w8a16),
-        cmocka_unit_test(test_norms),       cmocka_unit_test(test_heads),
-        cmocka_unit_test(test_sample),      cmocka_unit_test(test_no_spills),
+        cmocka_unit_test(test_bf16_step),     cmocka_unit_test(test_bf16_cut_of_k),
+        cmocka_unit_test(test_bf16_router),   cmocka_unit_test(test_bf16_parts),
+        cmocka_unit_test(test_bf16_chunk),    cmocka_unit_test(test_w8a16),
+        cmocka_unit_test(test_norms),         cmocka_unit_test(test_heads),
+        cmocka_unit_test(test_block_of_slot), cmocka_unit_test(test_sample),
+        cmocka_unit_test(test_no_spills),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,6 +15,7 @@
 #include "policy/gemm_route.h"
 #include "policy/lds_fit.h"
 #include "policy/reduce_route.h"
+#include "policy/sm90a_route.h"
 #include "run_cli.h"
 
 static cli_result result;
@@ -340,6 +341,65 @@ static void test_engine_share(void **state) {
     }
 }
 
+// The sweep that the rule's numbers were fitted to: both order classes of 12 shapes on one H200. Taking the rule's
+// class costs little against the faster one of each cell, and less than either class alone.
+static void test_sm90a_route_loses_little(void **state) {
+    (void)state;
+    enum { MOST_CELLS = 256 };
+    static struct cell {
+        long long m, n, k;
+        double us[2];
+    } cells[MOST_CELLS];
+    int count = 0;
+    char line[512], kernel[64];
+    FILE *file = fopen(RD_TEST_DIR "/../bench/results/h200/2026-11-30-sweep-fp8.csv", "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file)) {
+        struct cell at;
+        double us;
+        if (sscanf(line, "%*[^,],%63[^,],%lld,%lld,%lld,%*[^,],%*[^,],%*[^,],%lf", kernel, &at.m, &at.n,
+                   &at.k, &us) != 5)
+            continue; // the head
+        int i = 0;
+        while (i < count && (cells[i].m != at.m || cells[i].n != at.n || cells[i].k != at.k)) i++;
+        if (i == count) cells[count++] = at;
+        cells[i].us[strstr(kernel, "_chunk_") != NULL] = us;
+        assert_true(count < MOST_CELLS);
+    }
+    fclose(file);
+    double rule = 0, alone[2] = {0, 0};
+    for (int i = 0; i < count; i++) {
+        const double *us = cells[i].us, best = us[0] < us[1] ? us[0] : us[1];
+        const rdi_sm90a_question q = {"gemm_fp8block", cells[i].m, cells[i].n, cells[i].k, 132, {1980, 4917}};
+        const double taken = us[rdi_sm90a_route_decide(&q).chunk];
+        if (taken > 1.15 * best)
+            fail_msg("%lld rows of %lldx%lld: %.1f us, the other class %.1f", cells[i].m, cells[i].n,
+                     cells[i].k, taken, best);
+        rule += taken / best, alone[0] += us[0] / best, alone[1] += us[1] / best;
+    }
+    assert_true(count >= 48);
+    assert_true(rule / count < 1.01);
+    assert_true(rule < alone[0] && rule < alone[1]);
+}
+
+// Half the memory rate and fewer multiprocessors: a shape whose tiles fill the H200's rounds is bound by bytes there, where runs of
+// equal length have nothing to lose.
+static void test_sm90a_route_follows_the_chip(void **state) {
+    (void)state;
+    rdi_sm90a_question q = {"gemm_fp8block", 128, 14336, 5120, 132, {1980, 4917}};
+    assert_true(rdi_sm90a_route_decide(&q).chunk);
+    const double h200_us = rdi_sm90a_route_decide(&q).step_us;
+    q.multiprocessors = 114, q.rates = (rdi_rates){1755, 2039};
+    rdi_sm90a_route route = rdi_sm90a_route_decide(&q);
+    assert_false(route.chunk);
+    assert_true(route.step_us > 14336.0 * 5120 / 2039e3); // not faster than the bytes
+    assert_true(route.step_us > 1.3 * h200_us);
+    q.rates.memory_gbs = 0; // unknown: no estimate, a step's rows
+    assert_false(rdi_sm90a_route_decide(&q).chunk);
+    q.m = 129;
+    assert_true(rdi_sm90a_route_decide(&q).chunk);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_vectors_decode_geometry),
@@ -367,6 +427,8 @@ int main(void) {
         cmocka_unit_test(test_rules_refuse_bad_inputs),
         cmocka_unit_test(test_device_picks_the_table),
         cmocka_unit_test(test_engine_share),
+        cmocka_unit_test(test_sm90a_route_loses_little),
+        cmocka_unit_test(test_sm90a_route_follows_the_chip),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

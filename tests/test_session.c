@@ -64,7 +64,7 @@ static void check_formulas(const tiny_spec *spec, rig_options o, double near) {
 
 static void test_session_logits_follow_the_formulas(void **state) {
     (void)state;
-    const tiny_spec *specs[] = {&tiny_llama, &tiny_even, &tiny_qwen3, &tiny_bf16};
+    const tiny_spec *specs[] = {&tiny_llama, &tiny_even, &tiny_qwen3, &tiny_bf16, &tiny_gemma};
     for (size_t i = 0; i < RDI_COUNT(specs); i++) {
         check_formulas(specs[i], (rig_options){.kv = RD_DTYPE_BF16}, 0.02);
         check_formulas(specs[i], (rig_options){.kv = RD_DTYPE_E4M3}, 0.2);
@@ -75,6 +75,7 @@ static void test_session_w8a8_follows_the_formulas(void **state) {
     (void)state;
     check_formulas(&tiny_llama, (rig_options){.w8a8 = 1}, 1);
     check_formulas(&tiny_even, (rig_options){.w8a8 = 1, .kv = RD_DTYPE_E4M3}, 1);
+    check_formulas(&tiny_gemma, (rig_options){.w8a8 = 1}, 1);
 }
 
 // ---- one order class: the same bits by every path ---------------------------------------------------------------------------
@@ -193,6 +194,7 @@ static void test_session_bits_do_not_depend_on_the_path(void **state) {
     check_all_paths(&tiny_llama, RD_DTYPE_E4M3, 1);
     check_all_paths(&tiny_even, RD_DTYPE_E4M3, 0);
     check_all_paths(&tiny_qwen3, RD_DTYPE_BF16, 0);
+    check_all_paths(&tiny_gemma, RD_DTYPE_E4M3, 1);
 }
 
 // ---- timelines ---------------------------------------------------------------------------------------------------------------

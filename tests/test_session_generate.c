@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: threads
 // What is built on sessions: speculation by verify and truncate, generation that stops and continues, two threads at once.
+#include "support/files.h"
 #include "support/speculation.h"
 
 #include <pthread.h>
@@ -9,6 +10,7 @@
 static void test_session_speculative_greedy_is_plain_greedy(void **state) {
     (void)state;
     check_speculation(&tiny_llama, (rig_options){.kv = RD_DTYPE_E4M3});
+    check_speculation(&tiny_gemma, (rig_options){.kv = RD_DTYPE_E4M3});
 }
 
 // ---- generate ---------------------------------------------------------------------------------------------------------------------
@@ -93,10 +95,48 @@ static void test_session_two_threads_do_not_meet(void **state) {
     small_close(&s);
 }
 
+// Converted and read again: norms as they are stored, minus one, and a configuration that means the same.
+static void test_gemma_converts(void **state) {
+    (void)state;
+    tiny_model m;
+    tiny_spec spec = tiny_gemma;
+    spec.fp8 = 0;
+    tiny_make(&m, &spec, ++seed);
+    scratch s = scratch_make();
+    char out[300];
+    snprintf(out, sizeof out, "%s/out", s.folder);
+    ok(rd_convert(m.folder, out, NULL));
+    rd_model *before, *after;
+    ok(rd_model_open(m.folder, &before));
+    ok(rd_model_open(out, &after));
+    const rdi_model_config *a = rdi_model_get_config(before), *b = rdi_model_get_config(after);
+    assert_string_equal(a->architecture, b->architecture);
+    assert_true(a->window == b->window && a->window_period == b->window_period &&
+                a->tied_head == b->tied_head);
+    assert_true(a->attn_scale == b->attn_scale && a->embed_scale == b->embed_scale &&
+                a->local_rope_theta == b->local_rope_theta && a->rope_theta == b->rope_theta);
+    static const rdi_layer_slot norms[] = {RDI_ATTN_NORM,      RDI_MLP_NORM,      RDI_ATTN_Q_NORM,
+                                           RDI_ATTN_POST_NORM, RDI_MLP_POST_NORM, RDI_ATTN_K_NORM};
+    for (size_t i = 0; i < RDI_COUNT(norms); i++) {
+        float was[128], is[128];
+        const rdi_weight *w = rdi_model_layer_weight(before, 1, norms[i]);
+        rdi_weight_rows_f32(w, 0, 1, was);
+        rdi_weight_rows_f32(rdi_model_layer_weight(after, 1, norms[i]), 0, 1, is);
+        assert_true(w->cols <= 128 && fabsf(was[3] - 1) < 0.9f);
+        assert_memory_equal(was, is, sizeof(float) * (size_t)w->cols);
+    }
+    assert_int_equal(rdi_model_layer_weight(after, 0, RDI_MLP_UP)->type, RDI_W_E4M3);
+    rd_model_close(before);
+    rd_model_close(after);
+    scratch_remove(&s);
+    tiny_free(&m);
+}
+
 int main(int argc, char **argv) {
     seed = argc > 1 ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
     print_message("seed %llu (give it as the argument to repeat this run)\n", (unsigned long long)seed);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_session_speculative_greedy_is_plain_greedy),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gemma_converts),
+                                       cmocka_unit_test(test_session_speculative_greedy_is_plain_greedy),
                                        cmocka_unit_test(test_generate_stops_and_continues),
                                        cmocka_unit_test(test_session_two_threads_do_not_meet)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# bootstrap.sh SET...: installs the Debian packages that the named sets need and that are missing. Shows the line it
+# bootstrap.sh SET...: installs the Debian packages that the named sets need of which nothing is there. Shows the line it
 # runs; without root it prints that one line and stops.
 # bootstrap.sh nvcc: NVIDIA's compiler into this checkout when there is none (RADIANCE_NVCC=none: do without). Where it cannot be
 # fetched, the sm_90a kernels are left out of the build.
@@ -27,15 +27,25 @@ packages_of() {
 wanted=""
 for set in "$@"; do wanted="$wanted $(packages_of "$set")"; done
 
+# What counts is that the tool or library is there, from whatever source: another distribution's package, a module, a local build.
+present() {
+    case "$1" in
+    cmake | python3) command -v "$1" ;;
+    ninja-build) command -v ninja ;;
+    pkg-config) command -v pkg-config ;;
+    g++) command -v g++ && command -v cc ;;
+    libpcre2-dev) pkg-config --exists libpcre2-8 ;;
+    libcmocka-dev) pkg-config --exists cmocka ;;
+    libcjson-dev | libutf8proc-dev | libedit-dev) pkg-config --exists "${1%-dev}" ;;
+    python3-venv) python3 -c 'import venv, ensurepip' ;;
+    python3-pip) python3 -m pip --version ;;
+    *) dpkg-query -W -f='${Status}' "$1" | grep 'install ok installed' ;;
+    esac >/dev/null 2>&1
+}
+
 missing=""
 for package in $wanted; do
-    # A tool brought another way (python3 and pip of a version manager, say) counts as present.
-    case $package in
-    python3) command -v python3 >/dev/null && continue ;;
-    python3-venv) python3 -c 'import venv, ensurepip' 2>/dev/null && continue ;;
-    python3-pip) python3 -m pip --version >/dev/null 2>&1 && continue ;;
-    esac
-    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing="$missing $package"
+    present "$package" || missing="$missing $package"
 done
 [ -z "$missing" ] && exit 0
 

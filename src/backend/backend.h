@@ -25,6 +25,7 @@ struct rdi_card {
     char name[24];  // "gpu:0", "sim:gfx1201": what texts call it
     int32_t number; // rd_tensor.device of its memory: 1 + N of "gpu:N" (simulator: 1)
     pthread_mutex_t lock;
+    rdi_rates rates;    // filled in by open
     rdi_loaded *loaded; // code objects on this card (loaded.c)
     bool stuck;         // a kernel does not end: nothing that waits for it is called any more
 };

@@ -56,6 +56,7 @@ static rd_status open_card(const char *name, const rdi_driver *driver, const cha
     device->card->driver = driver;
     device->info.driver = driver->version(device->card);
     device->card->number = number;
+    device->rates = device->card->rates;
     pthread_mutex_init(&device->card->lock, NULL);
     *out = device;
     return RD_OK;

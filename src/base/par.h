@@ -16,12 +16,6 @@ rd_status rdi_par_create(int32_t threads, rd_parallel_for_fn fn, void *state, rd
 void rdi_par_free(rdi_par *par);
 int32_t rdi_par_threads(const rdi_par *par); // par == NULL counts as 1
 
-// A context's pool (src/ops/ctx.c). One pool a context: the spinning threads of a second one would sit on the same CPUs.
-rdi_par *rdi_ctx_par(const rd_ctx *ctx);
-const rdi_log *rdi_ctx_log(const rd_ctx *ctx); // a context's log (src/ops/ctx.c)
-// A new plan's launches start when what is before them has ended (src/ops/launch.c). Before the plan is shared.
-void rdi_plan_start_in_turn(rd_plan *plan);
-
 // Runs body(arg, worker, workers) once for every worker in [0, workers), workers = min(threads, max_workers); returns
 // when all are done. Workers may run one after the other (a busy host pool), so they must not wait for each other.
 // Nested calls from inside a body run on the calling worker alone.

@@ -10,10 +10,10 @@
 #include <time.h>
 
 static const struct {
-    const char *op, *about;
+    const char *op, *about, *uses;
     rd_status (*run)(bench_run *run);
 } benches[] = {
-#define BENCH_OP(op_, about_, function_) {#op_, about_, function_},
+#define BENCH_OP(op_, about_, uses_, function_) {#op_, about_, uses_, function_},
 #include "bench.def"
 #undef BENCH_OP
 };
@@ -39,6 +39,37 @@ static rd_status check_shape(const char *shape) {
             return cli_error(RD_E_INVALID,
                              "shape=%s, needs key=number pairs such as M=1,N=4096,K=4096, numbers up to %d",
                              shape, 1 << 30);
+    }
+    return RD_OK;
+}
+
+// An option that a bench does not use would leave its caller with figures of something else.
+static rd_status check_options(const bench_options *o, const char *op, const char *uses) {
+    const struct {
+        const char *name;
+        bool given;
+    } options[] = {{"shape", o->shape},
+                   {"layout", o->layout},
+                   {"kernel", o->kernel},
+                   {"all", o->all},
+                   {"rival", o->rival},
+                   {"model", o->model},
+                   {"config", o->config},
+                   {"batch", o->batch},
+                   {"context", o->context != 0},
+                   {"prefill", o->prefill != 0},
+                   {"kv", o->kv},
+                   {"w8a8", o->w8a8},
+                   {"csv", o->csv},
+                   {"cpu-time", o->cpu_time}};
+    for (int i = 0; i < CLI_COUNT(options); i++) {
+        bool used = false;
+        const size_t length = strlen(options[i].name);
+        for (const char *at = uses; *at; at += strcspn(at, " "), at += strspn(at, " "))
+            used |= strcspn(at, " ") == length && !strncmp(at, options[i].name, length);
+        if (options[i].given && !used)
+            return cli_error(RD_E_INVALID, "bench %s does not use --%s, needs of its own only: %s", op,
+                             options[i].name, uses);
     }
     return RD_OK;
 }
@@ -201,8 +232,10 @@ static rd_status bench_op(const bench_options *options, const char *op) {
     bench_run run = {.options = options, .op = op, .list = options->json ? cJSON_CreateArray() : NULL};
     rd_status status = check_shape(options->shape);
     rd_status (*bench)(bench_run *) = NULL;
+    const char *uses = NULL;
     for (int i = 0; i < CLI_COUNT(benches); i++)
-        if (!strcmp(benches[i].op, op)) bench = benches[i].run;
+        if (!strcmp(benches[i].op, op)) bench = benches[i].run, uses = benches[i].uses;
+    if (bench && status == RD_OK) status = check_options(options, op, uses);
     if (!bench) status = cli_error(RD_E_INVALID, "op=%s has no bench, `radiance bench` lists them", op);
     if (status == RD_OK && options->rival) {
         status = bench_rival_load(options->rival, &rival);

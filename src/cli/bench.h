@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the benches of `radiance bench` share. An op's bench is one line of bench.def: BENCH_OP(op, "what it times", function)
-// with `rd_status function(bench_run *run)`, which verifies, times and calls bench_report for each kernel and shape.
+// What the benches of `radiance bench` share. An op's bench is one line of bench.def: BENCH_OP(op, "what it times",
+// "options it uses", function) with `rd_status function(bench_run *run)`, which verifies, times and calls bench_report for each kernel and shape.
 #ifndef CLI_BENCH_H
 #define CLI_BENCH_H
 
@@ -38,7 +38,7 @@ typedef struct bench_result {
 // Prints and appends to the CSV file; RD_E_IO (already printed) when that cannot be written.
 rd_status bench_report(bench_run *run, const bench_result *result);
 
-#define BENCH_OP(op_, about_, function_) rd_status function_(bench_run *run);
+#define BENCH_OP(op_, about_, uses_, function_) rd_status function_(bench_run *run);
 #include "bench.def"
 #undef BENCH_OP
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One case of radiance check: the reference once, every row of the op, the comparison, and the random numbers of all cases.
+// One case of radiance check: the reference once, every row of the op, and the comparison.
 #include "check.h"
 
 #include <math.h>
@@ -148,66 +148,4 @@ void check_case_run(check_run *run, check_case *c) {
         else
             judge_row(row, c);
     }
-}
-
-// ---- numbers: splitmix64 (Steele, Lea, Flood, OOPSLA 2014) -----------------------------------------------------------
-uint64_t check_random(uint64_t *state) {
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
-float check_normal(
-    uint64_t *state) { // sum of twelve uniforms: near enough to a normal for test data, and cheap
-    uint64_t a = check_random(state), b = check_random(state), c = check_random(state);
-    double sum = 0;
-    for (int i = 0; i < 4; i++)
-        sum +=
-            (double)(a >> 16 * i & 0xffff) + (double)(b >> 16 * i & 0xffff) + (double)(c >> 16 * i & 0xffff);
-    return (float)(sum / 65536 - 6);
-}
-
-static uint16_t bf16_of(float value) { // no NaN here
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-void *check_values(uint64_t *state, rd_dtype dtype, int64_t count, float size) {
-    void *values = malloc((size_t)count * rd_dtype_bytes(dtype) + 1);
-    for (int64_t i = 0; values && i < count; i++) {
-        float value = size * check_normal(state);
-        if (dtype == RD_DTYPE_BF16)
-            ((uint16_t *)values)[i] = bf16_of(value);
-        else
-            ((float *)values)[i] = value;
-    }
-    return values;
-}
-
-uint8_t *check_codes(uint64_t *state, int64_t count) {
-    uint8_t *codes = malloc((size_t)count + 8);
-    for (int64_t i = 0; codes && i < count; i += 8) {
-        uint64_t eight = check_random(state);
-        memcpy(codes + i, &eight, 8);
-    }
-    for (int64_t i = 0; codes && i < count; i++) codes[i] = (uint8_t)(codes[i] - ((codes[i] & 0x7f) == 0x7f));
-    return codes;
-}
-
-static float e4m3_value(uint8_t code) {
-    int exponent = code >> 3 & 15, mantissa = code & 7;
-    float magnitude = exponent ? ldexpf((float)(8 + mantissa), exponent - 10) : ldexpf((float)mantissa, -9);
-    if ((code & 0x7f) == 0x7f) magnitude = NAN;
-    return code & 0x80 ? -magnitude : magnitude;
-}
-
-float check_read(const void *data, rd_dtype dtype, int64_t at) {
-    if (dtype == RD_DTYPE_F32) return ((const float *)data)[at];
-    if (dtype == RD_DTYPE_E4M3) return e4m3_value(((const uint8_t *)data)[at]);
-    uint32_t bits = (uint32_t)((const uint16_t *)data)[at] << 16;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
 }

@@ -170,17 +170,18 @@ static void run_layouts(check_run *run, gemm_data *d, const char *name) {
     check_output_free(&c.outputs[0]);
 }
 
-static void run_shape(check_run *run, int64_t m, int64_t n, int64_t k, uint64_t *state) {
-    gemm_data d = {.run = run,
-                   .n = n,
-                   .k = k,
-                   .blocks = (k + BLOCK - 1) / BLOCK,
-                   .scaled_w = strcmp(run->op, "gemm_bf16") != 0,
-                   .quantised_a = !strcmp(run->op, "gemm_fp8block"),
-                   .c_dtype = check_random(state) & 1 ? RD_DTYPE_BF16 : RD_DTYPE_F32};
+static float *scales(uint64_t *state, int64_t count, float step) {
+    float *all = malloc((size_t)count * sizeof *all);
+    for (int64_t i = 0; all && i < count; i++) all[i] = step * (float)(1 + check_random(state) % 4096);
+    return all;
+}
+
+// Calls of m rows by d's weight.
+static void run_rows(check_run *run, gemm_data d, int64_t m, uint64_t *state) {
+    const int64_t n = d.n, k = d.k;
     // Some shapes, always the same ones, with f32 activations: no row goes untried.
     d.a_dtype = d.quantised_a ? RD_DTYPE_E4M3 : m == 7 ? RD_DTYPE_F32 : RD_DTYPE_BF16;
-    d.w_dtype = d.scaled_w ? RD_DTYPE_E4M3 : RD_DTYPE_BF16;
+    d.c_dtype = check_random(state) & 1 ? RD_DTYPE_BF16 : RD_DTYPE_F32;
     d.m = run->full || m * n * k < quick_row_products ? m : quick_row_products / (n * k);
     d.rows = d.m < JUDGED_ROWS ? d.m : JUDGED_ROWS, d.columns = n;
     if (!run->full) {
@@ -191,22 +192,31 @@ static void run_shape(check_run *run, int64_t m, int64_t n, int64_t k, uint64_t 
     }
     d.row_step = d.m / d.rows;
     d.a = d.quantised_a ? (void *)check_codes(state, d.m * k) : check_values(state, d.a_dtype, d.m * k, 1);
-    d.w = d.scaled_w ? (void *)check_codes(state, n * k) : check_values(state, RD_DTYPE_BF16, n * k, 0.05f);
-    d.a_scale = check_values(state, RD_DTYPE_F32, d.m * d.blocks, 0);
-    d.w_scale = check_values(state, RD_DTYPE_F32, (n + BLOCK - 1) / BLOCK * d.blocks, 0);
+    d.a_scale = scales(state, d.m * d.blocks, 0x1p-12f);
     char name[64];
     snprintf(name, sizeof name, "m=%lld n=%lld k=%lld %s to %s", (long long)d.m, (long long)n, (long long)k,
              rd_dtype_name(d.a_dtype), rd_dtype_name(d.c_dtype));
-    if (d.a && d.w && d.a_scale && d.w_scale) {
-        for (int64_t i = 0; i < d.m * d.blocks; i++)
-            d.a_scale[i] = 0x1p-12f * (float)(1 + check_random(state) % 4096);
-        for (int64_t i = 0; i < (n + BLOCK - 1) / BLOCK * d.blocks; i++)
-            d.w_scale[i] = 0x1p-20f * (float)(1 + check_random(state) % 4096);
+    if (d.a && d.a_scale)
         run_layouts(run, &d, name);
-    } else {
+    else
         run->status = cli_error(RD_E_NOMEM, "out of memory at %s", name);
-    }
-    free(d.a), free(d.w), free(d.a_scale), free(d.w_scale);
+    free(d.a), free(d.a_scale);
+}
+
+static void run_weight(check_run *run, int64_t n, int64_t k, const int64_t *ms, int count, uint64_t *state) {
+    gemm_data d = {.run = run,
+                   .n = n,
+                   .k = k,
+                   .blocks = (k + BLOCK - 1) / BLOCK,
+                   .scaled_w = strcmp(run->op, "gemm_bf16") != 0,
+                   .quantised_a = !strcmp(run->op, "gemm_fp8block")};
+    d.w_dtype = d.scaled_w ? RD_DTYPE_E4M3 : RD_DTYPE_BF16;
+    d.w = d.scaled_w ? (void *)check_codes(state, n * k) : check_values(state, RD_DTYPE_BF16, n * k, 0.05f);
+    d.w_scale = scales(state, (n + BLOCK - 1) / BLOCK * d.blocks, 0x1p-20f);
+    if (!d.w || !d.w_scale)
+        run->status = cli_error(RD_E_NOMEM, "out of memory at n=%lld k=%lld", (long long)n, (long long)k);
+    for (int m = 0; m < count && run->status == RD_OK; m++) run_rows(run, d, ms[m], state);
+    free(d.w), free(d.w_scale);
 }
 
 void check_gemm(check_run *run) {
@@ -214,14 +224,10 @@ void check_gemm(check_run *run) {
                          ks[] = {256, 3884, 4096, 13824, 16384};
     // The simulator takes about a microsecond for 40 products: tails of every kind, and both order classes, in little.
     static const int64_t small_ms[] = {1, 7, 8, 83, 150}, small_ns[] = {128, 576}, small_ks[] = {256, 652};
+    const bool small = run->small && !run->full;
     uint64_t state = run->seed;
-    if (run->small && !run->full) {
-        for (int i = 0; i < 20 && run->status == RD_OK; i++)
-            run_shape(run, small_ms[i % 5], small_ns[i / 5 % 2], small_ks[i / 10], &state);
-        return;
-    }
-    for (int n = 0; n < CLI_COUNT(ns); n++)
-        for (int k = 0; k < CLI_COUNT(ks); k++)
-            for (int m = 0; m < CLI_COUNT(ms) && run->status == RD_OK; m++)
-                run_shape(run, ms[m], ns[n], ks[k], &state);
+    for (int n = 0; n < (small ? CLI_COUNT(small_ns) : CLI_COUNT(ns)); n++)
+        for (int k = 0; k < (small ? CLI_COUNT(small_ks) : CLI_COUNT(ks)) && run->status == RD_OK; k++)
+            run_weight(run, small ? small_ns[n] : ns[n], small ? small_ks[k] : ks[k], small ? small_ms : ms,
+                       CLI_COUNT(ms), &state);
 }

@@ -22,7 +22,7 @@ typedef struct compare_options {
     cli_runner_options a, b;
     const char *text;
     int64_t window, threads;
-    bool json;
+    bool json, as_ids;
 } compare_options;
 
 typedef struct totals {
@@ -144,9 +144,16 @@ static rd_status compare_text(cli_runner *pair, const compare_options *o, const 
         return cli_error(RD_E_INVALID, "vocabularies of %d and %d tokens, needs the same", a.vocab, b.vocab);
     const rd_tokenizer *tokenizer = rd_model_tokenizer(pair[0].model);
     int64_t count = 0;
-    int32_t *ids =
-        tokenizer ? cli_tokenize(tokenizer, text, bytes, RD_TOKENIZE_ADD_BOS, &count, &status) : NULL;
-    if (!ids) return cli_fail(tokenizer ? status : RD_E_UNSUPPORTED);
+    int32_t *ids = NULL;
+    if (o->as_ids) {
+        if ((status = cli_read_ids(text, &ids, &count)) != RD_OK) {
+            free(ids);
+            return status;
+        }
+    } else {
+        if (tokenizer) ids = cli_tokenize(tokenizer, text, bytes, RD_TOKENIZE_ADD_BOS, &count, &status);
+        if (!ids) return cli_fail(tokenizer ? status : RD_E_UNSUPPORTED);
+    }
     float *logits = malloc(sizeof *logits * 2 * WIDTH * (size_t)a.vocab);
     if (!logits) {
         free(ids);
@@ -180,6 +187,7 @@ rd_status cli_run_compare(int argc, char **argv) {
     o.b.device = NULL;
     const cli_option options[] = {
         {"--text", CLI_TEXT, &o.text, "FILE", "the text, - for standard input", 0, 0},
+        {"--ids", CLI_FLAG, &o.as_ids, NULL, "the text is token ids: 1,2,3", 0, 0},
         {"--window", CLI_INT, &o.window, "N", "tokens that see each other; default 512", 2, 1 << 20},
         {"--kv-a", CLI_TEXT, &o.a.kv, "TYPE", "KV cache of A: bf16 (default) or fp8", 0, 0},
         {"--kv-b", CLI_TEXT, &o.b.kv, "TYPE", "KV cache of B", 0, 0},

@@ -44,23 +44,6 @@ static void free_answer(answer *a) {
 }
 
 // ---- prompt ----------------------------------------------------------------------------------------------------------
-// "1, 2, 3" or "1 2 3": what no text may give, as a prompt of a random model does.
-static rd_status read_ids(const char *text, answer *a) {
-    const size_t most = strlen(text) / 2 + 1;
-    a->prompt_ids = malloc(most * sizeof *a->prompt_ids);
-    if (!a->prompt_ids) return cli_error(RD_E_NOMEM, "out of memory");
-    for (const char *at = text; *at;) {
-        char *end = NULL;
-        const long id = strtol(at, &end, 10);
-        if (end == at || id < 0 || id > INT32_MAX || !strchr(", \n", *end))
-            return cli_error(RD_E_INVALID, "--ids: \"%.20s\", needs token ids with commas or spaces between",
-                             at);
-        a->prompt_ids[a->prompt_count++] = (int32_t)id;
-        at = end + strspn(end, ", \n");
-    }
-    return RD_OK;
-}
-
 static rd_status make_prompt(const generate_options *o, const rd_tokenizer *tokenizer, const char *text,
                              size_t bytes, answer *a) {
     rd_status status = RD_OK;
@@ -80,23 +63,32 @@ static rd_status make_prompt(const generate_options *o, const rd_tokenizer *toke
 }
 
 // ---- top logits -------------------------------------------------------------------------------------------------------
-// The k largest, ties by id: a selection by insertion, because k is small.
+typedef struct scored {
+    float value;
+    int32_t id;
+} scored;
+static int larger_first(const void *a, const void *b) { // ties by id
+    const scored *x = a, *y = b;
+    if (x->value != y->value) return x->value > y->value ? -1 : 1;
+    return x->id < y->id ? -1 : 1;
+}
+
 static rd_status keep_top_logits(answer *a, const float *logits, int32_t vocab, int64_t k) {
     if (k > vocab) k = vocab;
+    scored *all = malloc((size_t)vocab * sizeof *all);
     a->top_ids = malloc((size_t)(k + 1) * sizeof *a->top_ids);
     a->top_values = malloc((size_t)(k + 1) * sizeof *a->top_values);
-    if (!a->top_ids || !a->top_values) return RD_E_NOMEM;
-    for (int32_t id = 0; id < vocab; id++) {
-        int64_t at = a->top_count;
-        if (at == k && !(logits[id] > a->top_values[k - 1])) continue;
-        for (; at > 0 && logits[id] > a->top_values[at - 1]; at--) {
-            a->top_ids[at] = a->top_ids[at - 1];
-            a->top_values[at] = a->top_values[at - 1];
-        }
-        a->top_ids[at] = id;
-        a->top_values[at] = logits[id];
-        if (a->top_count < k) a->top_count++;
+    if (!all || !a->top_ids || !a->top_values) {
+        free(all);
+        return RD_E_NOMEM;
     }
+    for (int32_t id = 0; id < vocab; id++) all[id] = (scored){logits[id], id};
+    qsort(all, (size_t)vocab, sizeof *all, larger_first);
+    for (; a->top_count < k; a->top_count++) {
+        a->top_ids[a->top_count] = all[a->top_count].id;
+        a->top_values[a->top_count] = all[a->top_count].value;
+    }
+    free(all);
     return RD_OK;
 }
 
@@ -220,7 +212,7 @@ static rd_status answer_prompt(const cli_runner *runner, const generate_options 
     text_sink sink = {.quiet = o->json};
     const rd_tokenizer *tokenizer = rd_model_tokenizer(runner->model);
     rd_status status = RD_OK;
-    if (o->as_ids && (status = read_ids(text, &a)) != RD_OK) {
+    if (o->as_ids && (status = cli_read_ids(text, &a.prompt_ids, &a.prompt_count)) != RD_OK) {
         free_answer(&a);
         return status;
     }

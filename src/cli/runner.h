@@ -66,5 +66,8 @@ char *cli_render_chat(const rd_tokenizer *tokenizer, const rd_chat_message *mess
                       size_t *bytes, rd_status *status);
 int32_t *cli_tokenize(const rd_tokenizer *tokenizer, const char *text, size_t bytes, uint32_t flags,
                       int64_t *count, rd_status *status);
+// "1, 2, 3" or "1 2 3": what no text may give, as a prompt of a random model does. *ids is the caller's to free, on failure too; prints
+// its errors.
+rd_status cli_read_ids(const char *text, int32_t **ids, int64_t *count);
 
 #endif // CLI_RUNNER_H

@@ -112,3 +112,20 @@ int32_t *cli_tokenize(const rd_tokenizer *tokenizer, const char *text, size_t by
     free(ids);
     return NULL;
 }
+
+rd_status cli_read_ids(const char *text, int32_t **ids, int64_t *count) {
+    const size_t most = strlen(text) / 2 + 1;
+    *count = 0;
+    *ids = malloc(most * sizeof **ids);
+    if (!*ids) return cli_error(RD_E_NOMEM, "out of memory");
+    for (const char *at = text; *at;) {
+        char *end = NULL;
+        const long id = strtol(at, &end, 10);
+        if (end == at || id < 0 || id > INT32_MAX || !strchr(", \n", *end))
+            return cli_error(RD_E_INVALID, "--ids: \"%.20s\", needs token ids with commas or spaces between",
+                             at);
+        (*ids)[(*count)++] = (int32_t)id;
+        at = end + strspn(end, ", \n");
+    }
+    return RD_OK;
+}

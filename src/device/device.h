@@ -8,12 +8,19 @@
 
 typedef struct rdi_card rdi_card; // src/backend/backend.h
 
+// What a chip promises, for policy: the same numbers on the card and on its fixture, so that both take the same route. 0 unknown.
+typedef struct rdi_rates {
+    int32_t clock_mhz; // of the multiprocessors, at most
+    double memory_gbs; // clock of the memory times its width
+} rdi_rates;
+
 struct rd_device {
     rd_device_info info;
     rdi_backend backend;
     uint32_t isa;
     bool reference_only; // "cpu:double": rows that accumulate in double, one an op
     rdi_log log;
+    rdi_rates rates;
     rdi_card *card;           // an opened GPU; NULL on the CPU and for fixtures
     char name[32], model[96]; // what info points to on a probed device
 };

@@ -114,7 +114,10 @@ static void carve_scratch(rd_engine *engine, rdi_slab *slab) {
     s->logits = g->logit_rows ? rdi_slab_take(slab, g->logit_rows * (int64_t)g->vocab * word) : NULL;
     s->codes = g->w8a8 ? rdi_slab_take(slab, rows * widest) : NULL;
     s->code_scales = g->w8a8 ? rdi_slab_take(slab, rows * rdi_ceil_div(widest, 128) * word) : NULL;
+    const rdi_model_config *config = rdi_model_get_config(engine->model);
+    s->branch = config->post_norms ? rdi_slab_take(slab, rows * g->hidden * word) : NULL;
     s->inv_freq = rdi_slab_take(slab, g->head_dim / 2 * word);
+    s->local_inv_freq = config->window ? rdi_slab_take(slab, g->head_dim / 2 * word) : NULL;
     s->ids = rdi_slab_take(slab, rows * word);
     s->positions = rdi_slab_take(slab, rows * word);
     s->slots = rdi_slab_take(slab, rows * (int64_t)sizeof(int64_t));
@@ -165,16 +168,21 @@ static rd_status carve(rd_engine *engine) {
 }
 
 // ---- making ------------------------------------------------------------------------------------------------------------
-static rd_status fill_inv_freq(const rdi_model_config *config, int32_t head_dim, float *inv_freq) {
+static rd_status fill_inv_freq(rd_engine *engine, bool local, float *place) {
     static const char *const types[] = {
         [RDI_ROPE_NONE] = "none", [RDI_ROPE_LINEAR] = "linear", [RDI_ROPE_LLAMA3] = "llama3"};
-    const rd_rope_scaling scaling = {.type = types[config->rope_scaling],
-                                     .theta = config->rope_theta,
+    const rdi_model_config *config = rdi_model_get_config(engine->model);
+    const rd_rope_scaling scaling = {.type = types[local ? RDI_ROPE_NONE : config->rope_scaling],
+                                     .theta = local ? config->local_rope_theta : config->rope_theta,
                                      .factor = config->rope_factor,
                                      .low_freq_factor = config->rope_low_factor,
                                      .high_freq_factor = config->rope_high_factor,
                                      .original_context = config->rope_original_context};
-    return rd_rope_frequencies(&scaling, head_dim, inv_freq);
+    const int64_t bytes = engine->geometry.head_dim / 2 * (int64_t)sizeof(float);
+    float *inv_freq = rdi_memory_open(&engine->memory, place, bytes);
+    if (!inv_freq) return engine->memory.failure;
+    RDI_TRY(rd_rope_frequencies(&scaling, engine->geometry.head_dim, inv_freq));
+    return rdi_memory_commit(&engine->memory, place, bytes);
 }
 
 static int64_t handle_bytes(const rdi_geometry *g) {
@@ -244,16 +252,36 @@ static rd_status clear_cache(rd_engine *engine) {
                          engine->memory.stream);
 }
 
+// All of it at once, before the first allocation: what cannot fit is refused with the sum, and before weights are read for minutes.
+// Another program may still take a card's memory in between: then the allocation says so.
+static rd_status check_room(const rd_engine *engine) {
+    const rdi_geometry *g = &engine->geometry;
+    const int64_t most = INT64_MAX / 4, // slabs stop counting at twice that
+        weights = rdi_min(engine->weights.used_bytes, most), cache = rdi_min(engine->cache.used_bytes, most),
+                  rest = rdi_min(engine->scratch_slab.used_bytes, most / 2) +
+                         rdi_min(engine->workspace.used_bytes, most / 2);
+    rd_device_info info = {.struct_size = sizeof info};
+    RDI_TRY(rd_device_get_info(rd_ctx_device(engine->ctx), &info));
+    size_t room = (size_t)info.memory_bytes, total = 0; // of a host: all it has
+    if (g->on_card) RDI_TRY(rd_memory_info(engine->ctx, &room, &total));
+    const int64_t needed = weights + cache + rest;
+    if ((size_t)needed <= room || (!g->on_card && !room)) return RD_OK;
+    return rdi_fail(
+        RD_E_NOMEM,
+        "engine: context_tokens=%d, max_sessions=%d: needs %lld bytes (weights %lld, KV cache %lld, "
+        "activations and workspace %lld), %s has %zu%s",
+        g->context_tokens, g->max_sessions, (long long)needed, (long long)weights, (long long)cache,
+        (long long)rest, info.name, room, g->on_card ? " free" : "");
+}
+
 static rd_status make(rd_engine *engine, const rd_engine_options *options) {
+    RDI_TRY(check_room(engine));
     rdi_slab *const slabs[] = {&engine->weights, &engine->cache, &engine->scratch_slab, &engine->workspace};
     for (size_t i = 0; i < RDI_COUNT(slabs); i++) RDI_TRY(rdi_slab_alloc(slabs[i], &engine->memory));
     RDI_TRY(rdi_slab_alloc(&engine->host_slab, &engine->host_memory));
     RDI_TRY(carve(engine));
-    const int64_t freq_bytes = engine->geometry.head_dim / 2 * (int64_t)sizeof(float);
-    float *inv_freq = rdi_memory_open(&engine->memory, engine->scratch.inv_freq, freq_bytes);
-    if (!inv_freq) return engine->memory.failure;
-    RDI_TRY(fill_inv_freq(rdi_model_get_config(engine->model), engine->geometry.head_dim, inv_freq));
-    RDI_TRY(rdi_memory_commit(&engine->memory, engine->scratch.inv_freq, freq_bytes));
+    RDI_TRY(fill_inv_freq(engine, false, engine->scratch.inv_freq));
+    if (engine->scratch.local_inv_freq) RDI_TRY(fill_inv_freq(engine, true, engine->scratch.local_inv_freq));
     if (engine->geometry.on_card) RDI_TRY(clear_cache(engine));
     return rdi_engine_load_weights(engine, options ? options->progress : NULL,
                                    options ? options->progress_state : NULL);

@@ -63,6 +63,8 @@ typedef struct rdi_projection {
 
 typedef struct rdi_layer {
     rd_tensor attn_norm, mlp_norm, q_norm, k_norm; // norms of q and k: data NULL without qk-norm
+    rd_tensor attn_post_norm, mlp_post_norm;       // data NULL without them
+    bool local;                                    // sees a window of keys, with frequencies of its own
     rdi_projection qkv, o, gate_up, down;
     rd_tensor k_cache, v_cache, k_scale, v_scale;
 } rdi_layer;
@@ -71,11 +73,14 @@ typedef enum rdi_plan_slot {
     RDI_PLAN_EMBED = 0,
     RDI_PLAN_NORM,
     RDI_PLAN_ADD_NORM,
+    RDI_PLAN_POST_NORM,     // of what attention or MLP gives; NULL without
     RDI_PLAN_ROPE_KV_WRITE, // NULL where no row of the device takes it: then the next two
     RDI_PLAN_ROPE,
     RDI_PLAN_KV_WRITE,
     RDI_PLAN_PREFILL,
     RDI_PLAN_DECODE,
+    RDI_PLAN_LOCAL_PREFILL, // of layers with a window; NULL without
+    RDI_PLAN_LOCAL_DECODE,
     RDI_PLAN_ACT_MUL,
     RDI_PLAN_QUANT_NORM, // the quantising ones only for W8A8
     RDI_PLAN_QUANT_ADD_NORM,
@@ -99,13 +104,14 @@ typedef struct rdi_linear_plan {
 // Buffers of one pass, in the memory that kernels read. Rows are tokens.
 typedef struct rdi_scratch {
     float *residual, *delta; // [rows, hidden]
+    float *branch;           // [rows, hidden], with norms behind attention and MLP: what they normalise
     void *normed;            // [rows, hidden] of normed_dtype
     void *wide;              // [rows, qkv_dim] or [rows, 2 * intermediate] of act_dtype
     void *narrow;            // [rows, q_dim] or [rows, intermediate] of act_dtype
     float *logits;           // [logit_rows, vocab]
     uint8_t *codes;          // W8A8: [rows, the widest input]
     float *code_scales;
-    float *inv_freq;
+    float *inv_freq, *local_inv_freq; // of layers with a window; NULL without
     int32_t *ids, *positions, *kv_lens, *q_starts, *tail_starts, *block_table;
     int64_t *slots;
     rd_sample_row *sampling; // one row, and its token

@@ -6,6 +6,7 @@
 //               x += W_down(silu(W_gate y) * W_up y),  y = norm(x)
 //   logits = W_head norm(x)
 //
+// Gemma's layers normalise what W_o and W_down give before it is added, gate with gelu, and see a window of keys but every few.
 // The sum into x is fused into the norm that follows it: `delta` holds what the last projection gave. After the last
 // layer's cache write only rows [first_out, rows) go on, because no other row's output is read again.
 #include "engine/engine.h"
@@ -122,6 +123,23 @@ static rd_status run_norm(rd_engine *engine, const rd_tensor *weight, bool add, 
     return rd_rmsnorm_run(plan, &args, engine->memory.stream);
 }
 
+// With norms behind attention and MLP: delta = norm(branch). Where a projection of either writes:
+static float *branch_of(const rd_engine *engine) {
+    return engine->scratch.branch ? engine->scratch.branch : engine->scratch.delta;
+}
+static rd_status run_post_norm(rd_engine *engine, const rd_tensor *weight, int32_t rows) {
+    const rd_plan *plan = engine->plan[RDI_PLAN_POST_NORM];
+    if (!plan || left_out(engine, RDI_PART_NORM, plan, rows, 0, 0)) return RD_OK;
+    const int64_t hidden = engine->geometry.hidden;
+    const rd_rmsnorm_args args = {
+        .struct_size = sizeof args,
+        .x = rows_of(engine, engine->scratch.branch, RD_DTYPE_F32, rows, hidden, hidden),
+        .weight = *weight,
+        .y = rows_of(engine, engine->scratch.delta, RD_DTYPE_F32, rows, hidden, hidden),
+        .eps = rdi_model_get_config(engine->model)->norm_eps};
+    return rd_rmsnorm_run(plan, &args, engine->memory.stream);
+}
+
 // ---- attention -------------------------------------------------------------------------------------------------------
 rd_attn_args rdi_attention_args(const rd_engine *engine, const rdi_layer *layer, int32_t rows, int32_t seqs,
                                 int32_t first) {
@@ -139,7 +157,8 @@ rd_attn_args rdi_attention_args(const rd_engine *engine, const rdi_layer *layer,
     args.kv_lens = rdi_here(engine, rd_tensor_1d(s->kv_lens, RD_DTYPE_I32, seqs));
     int32_t *starts = first > 0 ? s->tail_starts : s->q_starts;
     args.q_starts = rdi_here(engine, rd_tensor_1d(starts, RD_DTYPE_I32, seqs + 1));
-    args.scale = 1.0f / sqrtf((float)g->head_dim);
+    args.scale = rdi_model_get_config(engine->model)->attn_scale;
+    args.window = layer->local ? rdi_model_get_config(engine->model)->window : 0;
     args.max_q_len = (int32_t)rdi_min(engine->batch.longest, rows);
     args.max_kv_len = engine->batch.keys;
     return args;
@@ -154,7 +173,8 @@ static rd_status run_rope_and_cache(rd_engine *engine, const rdi_layer *layer, i
                          .k = heads_of(engine, k, rows, g->kv_heads, g->qkv_dim),
                          .positions = rdi_here(engine, rd_tensor_1d(s->positions, RD_DTYPE_I32, rows)),
                          .inv_freq =
-                             rdi_here(engine, rd_tensor_1d(s->inv_freq, RD_DTYPE_F32, g->head_dim / 2)),
+                             rdi_here(engine, rd_tensor_1d(layer->local ? s->local_inv_freq : s->inv_freq,
+                                                           RD_DTYPE_F32, g->head_dim / 2)),
                          .q_norm = layer->q_norm,
                          .k_norm = layer->k_norm,
                          .eps = rdi_model_get_config(engine->model)->norm_eps};
@@ -186,8 +206,9 @@ static bool attention_left_out(rd_engine *engine, const rd_plan *plan, const rd_
         const double length = batch->kv_lens[seq];
         const double rows =
             batch->seqs > 1 ? batch->q_starts[seq + 1] - batch->q_starts[seq] : (double)args->q.shape[0];
-        keys += length;
-        pairs += rows * (length - 0.5 * (rows - 1));
+        const double window = args->window ? (double)args->window : length;
+        keys += fmin(length, window + rows - 1);
+        pairs += rows * fmin(length - 0.5 * (rows - 1), window);
     }
     const double bytes = keys * 2 * g->kv_dim * (double)rd_dtype_bytes(g->kv_dtype);
     return left_out(engine, RDI_PART_ATTENTION, plan, args->max_q_len, bytes, 4 * pairs * g->q_dim);
@@ -197,7 +218,9 @@ static rd_status run_attention(rd_engine *engine, const rdi_layer *layer, int32_
     rdi_batch *batch = &engine->batch;
     rd_attn_args args = rdi_attention_args(engine, layer, batch->rows - first, batch->seqs, first);
     size_t ws_bytes = (size_t)engine->workspace.bytes;
-    const rd_plan *plan = engine->plan[batch->pass == RDI_PASS_PREFILL ? RDI_PLAN_PREFILL : RDI_PLAN_DECODE];
+    const rdi_plan_slot prefill = layer->local ? RDI_PLAN_LOCAL_PREFILL : RDI_PLAN_PREFILL,
+                        decode = layer->local ? RDI_PLAN_LOCAL_DECODE : RDI_PLAN_DECODE;
+    const rd_plan *plan = engine->plan[batch->pass == RDI_PASS_PREFILL ? prefill : decode];
     if (!attention_left_out(engine, plan, &args))
         RDI_TRY(rd_attn_run(plan, &args, engine->workspace.base, &ws_bytes, engine->memory.stream));
     if (!layer->o.fp8_input) return RD_OK;
@@ -235,11 +258,13 @@ static rd_status run_layer(rd_engine *engine, int32_t index) {
     if (rows == 0)
         return RD_OK; // a chunk whose outputs nobody reads: its keys and values are all that matters
     RDI_TRY(run_attention(engine, layer, first));
-    RDI_TRY(run_projection(engine, RDI_PART_O, &layer->o, s->narrow, rows, s->delta));
+    RDI_TRY(run_projection(engine, RDI_PART_O, &layer->o, s->narrow, rows, branch_of(engine)));
+    RDI_TRY(run_post_norm(engine, &layer->attn_post_norm, rows));
     RDI_TRY(run_norm(engine, &layer->mlp_norm, true, layer->gate_up.fp8_input, first, batch->rows));
     RDI_TRY(run_projection(engine, RDI_PART_GATE_UP, &layer->gate_up, s->normed, rows, s->wide));
     RDI_TRY(run_mlp_act(engine, layer, rows));
-    return run_projection(engine, RDI_PART_DOWN, &layer->down, s->narrow, rows, s->delta);
+    RDI_TRY(run_projection(engine, RDI_PART_DOWN, &layer->down, s->narrow, rows, branch_of(engine)));
+    return run_post_norm(engine, &layer->mlp_post_norm, rows);
 }
 
 // The last layer's attention: of a window that starts inside the batch only its rows remain, as one sequence each row's own
@@ -278,7 +303,7 @@ rd_status rdi_forward(rd_engine *engine) {
                            .table = engine->embed,
                            .ids = rdi_here(engine, rd_tensor_1d(s->ids, RD_DTYPE_I32, batch->rows)),
                            .y = rows_of(engine, s->residual, RD_DTYPE_F32, batch->rows, hidden, hidden),
-                           .scale = 1.0f};
+                           .scale = rdi_model_get_config(engine->model)->embed_scale};
     if (!left_out(engine, RDI_PART_EMBED, engine->plan[RDI_PLAN_EMBED], 0, 0, 0))
         RDI_TRY(rd_embed_run(engine->plan[RDI_PLAN_EMBED], &embed, engine->memory.stream));
     for (int32_t i = 0; i < engine->geometry.layers; i++) RDI_TRY(run_layer(engine, i));

@@ -4,7 +4,7 @@
 // not been measured.
 #include "engine/engine.h"
 
-#include "base/par.h"
+#include "ops/shared.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -32,7 +32,11 @@ static rd_status plan_norms(rd_engine *engine) {
         RDI_TRY(plan_slot(engine, residual ? RDI_PLAN_ADD_NORM : RDI_PLAN_NORM, "rmsnorm", params,
                           (int32_t)RDI_COUNT(params), 1, g->row_capacity));
     }
-    return RD_OK;
+    if (!rdi_model_get_config(engine->model)->post_norms) return RD_OK;
+    const rd_param post[] = {RD_INT("k", g->hidden), RD_WORD("x_dtype", "fp32"), RD_WORD("y_dtype", "fp32"),
+                             RD_WORD("weight_dtype", "fp32"), RD_INT("residual", 0)};
+    return plan_slot(engine, RDI_PLAN_POST_NORM, "rmsnorm", post, (int32_t)RDI_COUNT(post), 1,
+                     g->row_capacity);
 }
 
 static rd_status plan_quant(rd_engine *engine, rdi_plan_slot slot, int64_t k, const char *x_dtype,
@@ -43,7 +47,7 @@ static rd_status plan_quant(rd_engine *engine, rdi_plan_slot slot, int64_t k, co
 }
 
 enum { ATTN_KEYS = 11 };
-static void attention_question(const rdi_geometry *g, rd_param attn[ATTN_KEYS]) {
+static void attention_question(const rdi_geometry *g, bool local, rd_param attn[ATTN_KEYS]) {
     const char *act = rd_dtype_name(g->act_dtype);
     const rd_param params[ATTN_KEYS] = {RD_INT("head_dim", g->head_dim),
                                         RD_INT("gqa", g->q_heads / g->kv_heads),
@@ -52,7 +56,7 @@ static void attention_question(const rdi_geometry *g, rd_param attn[ATTN_KEYS]) 
                                         RD_WORD("kv_dtype", rd_dtype_name(g->kv_dtype)),
                                         RD_WORD("out_dtype", act),
                                         RD_WORD("k_order", g->k_token_order ? "token" : "dim"),
-                                        RD_INT("window", 0),
+                                        RD_INT("window", local),
                                         RD_INT("softcap", 0),
                                         RD_INT("sinks", 0),
                                         RD_INT("causal", 1)};
@@ -82,9 +86,13 @@ static rd_status plan_heads(rd_engine *engine) {
 static rd_status plan_attention(rd_engine *engine) {
     const rdi_geometry *g = &engine->geometry;
     rd_param attn[ATTN_KEYS];
-    attention_question(g, attn);
-    RDI_TRY(plan_slot(engine, RDI_PLAN_PREFILL, "attn_prefill", attn, ATTN_KEYS, 1, g->chunk_rows));
-    RDI_TRY(plan_slot(engine, RDI_PLAN_DECODE, "attn_decode", attn, ATTN_KEYS, 1, RD_MAX_VERIFY_WIDTH));
+    for (int local = 0; local <= (rdi_model_get_config(engine->model)->window > 0); local++) {
+        attention_question(g, local, attn);
+        RDI_TRY(plan_slot(engine, local ? RDI_PLAN_LOCAL_PREFILL : RDI_PLAN_PREFILL, "attn_prefill", attn,
+                          ATTN_KEYS, 1, g->chunk_rows));
+        RDI_TRY(plan_slot(engine, local ? RDI_PLAN_LOCAL_DECODE : RDI_PLAN_DECODE, "attn_decode", attn,
+                          ATTN_KEYS, 1, RD_MAX_VERIFY_WIDTH));
+    }
     return plan_heads(engine);
 }
 
@@ -96,14 +104,16 @@ rd_status rdi_engine_make_plans(rd_engine *engine) {
     RDI_TRY(plan_slot(engine, RDI_PLAN_EMBED, "embed", embed, (int32_t)RDI_COUNT(embed), 0, 0));
     RDI_TRY(plan_norms(engine));
     RDI_TRY(plan_attention(engine));
-    const rd_param act[] = {RD_INT("k", g->intermediate), RD_WORD("act", "silu"),
+    const bool gelu = rdi_model_get_config(engine->model)->gelu;
+    const rd_param act[] = {RD_INT("k", g->intermediate), RD_WORD("act", gelu ? "gelu_tanh" : "silu"),
                             RD_WORD("x_dtype", act_word(engine)), RD_WORD("y_dtype", act_word(engine))};
     RDI_TRY(plan_slot(engine, RDI_PLAN_ACT_MUL, "act_mul", act, (int32_t)RDI_COUNT(act), 1, g->row_capacity));
     if (g->w8a8) {
         RDI_TRY(plan_quant(engine, RDI_PLAN_QUANT_NORM, g->hidden, "fp32", "rmsnorm"));
         RDI_TRY(plan_quant(engine, RDI_PLAN_QUANT_ADD_NORM, g->hidden, "fp32", "add_rmsnorm"));
         RDI_TRY(plan_quant(engine, RDI_PLAN_QUANT_ATTN, g->q_dim, act_word(engine), "none"));
-        RDI_TRY(plan_quant(engine, RDI_PLAN_QUANT_ACT, g->intermediate, act_word(engine), "silu_mul"));
+        RDI_TRY(plan_quant(engine, RDI_PLAN_QUANT_ACT, g->intermediate, act_word(engine),
+                           gelu ? "gelu_mul" : "silu_mul"));
     }
     const rd_param sample[] = {RD_INT("vocab", g->vocab)};
     return plan_slot(engine, RDI_PLAN_SAMPLE, "sample", sample, (int32_t)RDI_COUNT(sample), 0, 0);
@@ -123,7 +133,7 @@ static bool answered(const rd_engine *engine, const char *op, const rd_param *pa
 
 static bool attention_answered(const rd_engine *engine) {
     rd_param attn[ATTN_KEYS + 1];
-    attention_question(&engine->geometry, attn);
+    attention_question(&engine->geometry, rdi_model_get_config(engine->model)->window > 0, attn);
     attn[ATTN_KEYS] = (rd_param)RD_INT("q_len", 1);
     return answered(engine, "attn_decode", attn, ATTN_KEYS + 1) &&
            answered(engine, "attn_prefill", attn, ATTN_KEYS + 1);
@@ -326,8 +336,8 @@ static rd_status measure_linears(rd_engine *engine, int64_t *bytes) {
 }
 
 // words: lens[seqs], starts[seqs + 1], one row of block ids, all zero. The run entry checks what they say.
-static rd_status measure_attention(rd_engine *engine, rdi_plan_slot slot, int32_t seqs, int32_t rows,
-                                   int32_t *words, int64_t *bytes) {
+static rd_status measure_attention(rd_engine *engine, bool decode, int32_t seqs, int32_t rows, int32_t *words,
+                                   int64_t *bytes) {
     rd_attn_args args = rdi_attention_args(engine, &engine->layer[0], rows, seqs, 0);
     int32_t *lens = words, *starts = words + seqs;
     for (int32_t seq = 0; seq < seqs; seq++) {
@@ -341,9 +351,16 @@ static rd_status measure_attention(rd_engine *engine, rdi_plan_slot slot, int32_
     args.block_table.stride[0] = 0;
     args.max_q_len = (int32_t)rdi_ceil_div(rows, seqs);
     args.max_kv_len = engine->geometry.context_tokens;
-    size_t needed = 0;
-    RDI_TRY(rd_attn_run(engine->plan[slot], &args, NULL, &needed, engine->memory.stream));
-    *bytes = rdi_max(*bytes, (int64_t)needed);
+    const rd_plan *const *plan = (const rd_plan *const *)engine->plan;
+    const rd_plan *all[] = {plan[decode ? RDI_PLAN_DECODE : RDI_PLAN_PREFILL],
+                            plan[decode ? RDI_PLAN_LOCAL_DECODE : RDI_PLAN_LOCAL_PREFILL]};
+    for (size_t local = 0; local < RDI_COUNT(all); local++) {
+        if (!all[local]) continue;
+        args.window = local ? rdi_model_get_config(engine->model)->window : 0;
+        size_t needed = 0;
+        RDI_TRY(rd_attn_run(all[local], &args, NULL, &needed, engine->memory.stream));
+        *bytes = rdi_max(*bytes, (int64_t)needed);
+    }
     return RD_OK;
 }
 
@@ -351,11 +368,11 @@ static rd_status measure_attentions(rd_engine *engine, int32_t *words, int64_t *
     const rdi_geometry *g = &engine->geometry;
     int32_t longest = (int32_t)rdi_min(g->chunk_rows, g->context_tokens);
     for (int32_t rows = 1; rows <= longest; rows++)
-        RDI_TRY(measure_attention(engine, RDI_PLAN_PREFILL, 1, rows, words, bytes));
+        RDI_TRY(measure_attention(engine, false, 1, rows, words, bytes));
     for (int32_t seqs = 1; seqs <= rdi_min(g->max_sessions, g->row_capacity); seqs++)
         for (int32_t width = 1; width <= rdi_min(RD_MAX_VERIFY_WIDTH, g->context_tokens); width++)
             if (seqs * width <= g->row_capacity)
-                RDI_TRY(measure_attention(engine, RDI_PLAN_DECODE, seqs, seqs * width, words, bytes));
+                RDI_TRY(measure_attention(engine, true, seqs, seqs * width, words, bytes));
     return RD_OK;
 }
 

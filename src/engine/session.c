@@ -173,6 +173,14 @@ static rd_status prefill_chunk(rd_session *session, const int32_t *ids, int32_t 
     return status;
 }
 
+// Under the lock: another session's work may be on the stream, and `busy` is the engine's.
+static rd_status settle(rd_engine *engine) {
+    pthread_mutex_lock(&engine->lock);
+    const rd_status status = rdi_memory_settle(&engine->memory);
+    pthread_mutex_unlock(&engine->lock);
+    return status;
+}
+
 static rd_status check_sync(const rd_session *session, const int32_t *ids, int64_t count) {
     RDI_TRY(check_open("sync", session));
     if (count <= 0 || !ids) return rdi_fail(RD_E_INVALID, "the prompt is empty, needs at least one token");
@@ -200,5 +208,5 @@ rd_status rd_session_sync(rd_session *session, const int32_t *ids, int64_t count
         done += chunk;
     }
     if (progress) (void)progress(progress_state, "prefill", fresh, fresh); // nothing is left to stop
-    return rdi_memory_settle(&session->engine->memory); // a card's fault is this call's error
+    return settle(session->engine); // a card's fault is this call's error
 }

@@ -7,7 +7,7 @@
 #include "engine/engine.h"
 
 #include "base/convert.h"
-#include "base/par.h"
+#include "ops/shared.h"
 
 #include <math.h>
 #include <string.h>
@@ -98,7 +98,13 @@ static rd_status bind_layer(rd_engine *engine, rdi_slab *slab, int32_t index) {
     const layer_weights w = weights_of(engine->model, index);
     layer->attn_norm = take_f32(engine, slab, g->hidden);
     layer->mlp_norm = take_f32(engine, slab, g->hidden);
-    if (rdi_model_get_config(engine->model)->qk_norm) {
+    const rdi_model_config *config = rdi_model_get_config(engine->model);
+    layer->local = rdi_layer_is_local(config, index);
+    if (config->post_norms) {
+        layer->attn_post_norm = take_f32(engine, slab, g->hidden);
+        layer->mlp_post_norm = take_f32(engine, slab, g->hidden);
+    }
+    if (config->qk_norm) {
         layer->q_norm = take_f32(engine, slab, g->head_dim);
         layer->k_norm = take_f32(engine, slab, g->head_dim);
     }
@@ -342,15 +348,19 @@ static rd_status load_layer(loader *load, int32_t index) {
     rd_engine *engine = load->engine;
     const rdi_layer *layer = &engine->layer[index];
     const layer_weights w = weights_of(engine->model, index);
-    RDI_TRY(
-        load_vector(load, rdi_model_layer_weight(engine->model, index, RDI_ATTN_NORM), &layer->attn_norm));
-    RDI_TRY(load_vector(load, rdi_model_layer_weight(engine->model, index, RDI_MLP_NORM), &layer->mlp_norm));
-    if (layer->q_norm.data) {
-        RDI_TRY(
-            load_vector(load, rdi_model_layer_weight(engine->model, index, RDI_ATTN_Q_NORM), &layer->q_norm));
-        RDI_TRY(
-            load_vector(load, rdi_model_layer_weight(engine->model, index, RDI_ATTN_K_NORM), &layer->k_norm));
-    }
+    const struct {
+        rdi_layer_slot slot;
+        const rd_tensor *to;
+    } norms[] = {{RDI_ATTN_NORM, &layer->attn_norm},
+                 {RDI_MLP_NORM, &layer->mlp_norm},
+                 {RDI_ATTN_Q_NORM, &layer->q_norm},
+                 {RDI_ATTN_K_NORM, &layer->k_norm},
+                 {RDI_ATTN_POST_NORM, &layer->attn_post_norm},
+                 {RDI_MLP_POST_NORM, &layer->mlp_post_norm}};
+    for (size_t i = 0; i < RDI_COUNT(norms); i++)
+        if (norms[i].to->data)
+            RDI_TRY(
+                load_vector(load, rdi_model_layer_weight(engine->model, index, norms[i].slot), norms[i].to));
     if (layer->k_scale.data) RDI_TRY(load_kv_scales(load, index));
     RDI_TRY(load_projection(load, w.qkv, 3, false, &layer->qkv));
     RDI_TRY(load_projection(load, w.o, 1, false, &layer->o));

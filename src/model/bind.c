@@ -25,6 +25,8 @@ static const slot_row layer_rows[RDI_LAYER_SLOTS] = {
                          HEAD_DIM, false},
     [RDI_ATTN_K_NORM] = {"model.layers.%d.self_attn.k_norm.weight", "blk.%d.attn_k_norm.weight", EXTENT_NONE,
                          HEAD_DIM, false},
+    [RDI_ATTN_POST_NORM] = {"model.layers.%d.post_attention_layernorm.weight",
+                            "blk.%d.post_attention_norm.weight", EXTENT_NONE, HIDDEN, false},
     [RDI_MLP_NORM] = {"model.layers.%d.post_attention_layernorm.weight", "blk.%d.ffn_norm.weight",
                       EXTENT_NONE, HIDDEN, false},
     [RDI_MLP_GATE] = {"model.layers.%d.mlp.gate_proj.weight", "blk.%d.ffn_gate.weight", INTERMEDIATE, HIDDEN,
@@ -33,6 +35,8 @@ static const slot_row layer_rows[RDI_LAYER_SLOTS] = {
                     false},
     [RDI_MLP_DOWN] = {"model.layers.%d.mlp.down_proj.weight", "blk.%d.ffn_down.weight", HIDDEN, INTERMEDIATE,
                       false},
+    [RDI_MLP_POST_NORM] = {"model.layers.%d.post_feedforward_layernorm.weight", "blk.%d.post_ffw_norm.weight",
+                           EXTENT_NONE, HIDDEN, false},
 };
 static const slot_row model_rows[RDI_MODEL_SLOTS] = {
     [RDI_EMBED] = {"model.embed_tokens.weight", "token_embd.weight", VOCAB, HIDDEN, false},
@@ -60,13 +64,20 @@ static int64_t extent_of(const rdi_model_config *c, extent what) {
 }
 
 bool rdi_slot_exists(const rdi_model_config *config, rdi_layer_slot slot) {
-    return config->qk_norm || (slot != RDI_ATTN_Q_NORM && slot != RDI_ATTN_K_NORM);
+    if (slot == RDI_ATTN_Q_NORM || slot == RDI_ATTN_K_NORM) return config->qk_norm;
+    if (slot == RDI_ATTN_POST_NORM || slot == RDI_MLP_POST_NORM) return config->post_norms;
+    return true;
 }
 
-void rdi_slot_name(rdi_layer_slot slot, int32_t layer, bool gguf, char name[RDI_TENSOR_MAX_NAME]) {
+void rdi_slot_name(const rdi_model_config *config, rdi_layer_slot slot, int32_t layer, bool gguf,
+                   char name[RDI_TENSOR_MAX_NAME]) {
+    const char *format = gguf ? layer_rows[slot].gguf : layer_rows[slot].hf;
+    // Hugging Face's name of the MLP's norm says where it stands: with norms behind attention it is another's.
+    if (config->post_norms && slot == RDI_MLP_NORM && !gguf)
+        format = "model.layers.%d.pre_feedforward_layernorm.weight";
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral" // both formats come from the table above
-    snprintf(name, RDI_TENSOR_MAX_NAME, gguf ? layer_rows[slot].gguf : layer_rows[slot].hf, layer);
+#pragma GCC diagnostic ignored "-Wformat-nonliteral" // all formats stand above
+    snprintf(name, RDI_TENSOR_MAX_NAME, format, layer);
 #pragma GCC diagnostic pop
 }
 
@@ -165,6 +176,7 @@ static rd_status bind(binder *b, const slot_row *row, const char *name, bool may
                            .data = entry->data,
                            .type = entry->type,
                            .rank = rank,
+                           .added = rank == 1 ? config->norm_offset : 0,
                            .rows = rows,
                            .cols = cols};
     const rdi_wtype_info *info = rdi_wtype_get(entry->type);
@@ -222,7 +234,7 @@ rd_status rdi_bind(rdi_arena *arena, const rdi_bind_source *source, rdi_bindings
         for (int slot = 0; slot < RDI_LAYER_SLOTS; slot++) {
             char name[RDI_TENSOR_MAX_NAME];
             if (!rdi_slot_exists(config, (rdi_layer_slot)slot)) continue;
-            rdi_slot_name((rdi_layer_slot)slot, layer, source->gguf, name);
+            rdi_slot_name(config, (rdi_layer_slot)slot, layer, source->gguf, name);
             RDI_TRY(bind(&b, &layer_rows[slot], name, layer_rows[slot].rows != EXTENT_NONE,
                          &out->layer[layer][slot]));
         }

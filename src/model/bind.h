@@ -20,7 +20,8 @@ typedef struct rdi_bindings {
 rd_status rdi_bind(rdi_arena *arena, const rdi_bind_source *source, rdi_bindings *out);
 
 bool rdi_slot_exists(const rdi_model_config *config, rdi_layer_slot slot);
-void rdi_slot_name(rdi_layer_slot slot, int32_t layer, bool gguf, char name[RDI_TENSOR_MAX_NAME]);
+void rdi_slot_name(const rdi_model_config *config, rdi_layer_slot slot, int32_t layer, bool gguf,
+                   char name[RDI_TENSOR_MAX_NAME]);
 const char *rdi_model_slot_name(rdi_model_slot slot, bool gguf);
 // [rows, cols] that a configuration asks for; rows 0: a vector.
 void rdi_slot_shape(const rdi_model_config *config, rdi_layer_slot slot, int64_t shape[2]);

@@ -3,6 +3,7 @@
 // field, value and need: a model that runs with a setting ignored is wrong without a sign.
 #include "model/files.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,15 +16,19 @@ static const struct {
 } architectures[] = {
     {"LlamaForCausalLM", "llama", "llama", false, 0},
     {"Qwen3ForCausalLM", "qwen3", "qwen3", true, 128},
+    {"Gemma3ForCausalLM", "gemma3_text", NULL, true,
+     256}, // its GGUF files need types and a tokenizer not known here
 };
 
-static rd_status check_shape(const rdi_model_config *c) {
+static rd_status finish(rdi_model_config *c) {
     if (c->q_heads % c->kv_heads)
         return rdi_fail(RD_E_FORMAT, "num_key_value_heads=%d, needs a divisor of num_attention_heads=%d",
                         c->kv_heads, c->q_heads);
     if (c->head_dim < 2 || c->head_dim > MAX_HEAD_DIM || c->head_dim % 2)
         return rdi_fail(RD_E_FORMAT, "head_dim=%d, needs an even number from 2 to %d", c->head_dim,
                         MAX_HEAD_DIM);
+    if (c->attn_scale == 0) c->attn_scale = 1.0f / sqrtf((float)c->head_dim);
+    if (c->embed_scale == 0) c->embed_scale = 1;
     return RD_OK;
 }
 
@@ -53,17 +58,19 @@ static rd_status read_architecture(const rdi_json *json, int *index) {
             return RD_OK;
         }
     bool text = name && name->kind == RDI_JSON_STRING;
-    return rdi_fail(RD_E_UNSUPPORTED, "architectures=%.*s, needs one of LlamaForCausalLM Qwen3ForCausalLM",
+    return rdi_fail(RD_E_UNSUPPORTED,
+                    "architectures=%.*s, needs one of LlamaForCausalLM Qwen3ForCausalLM Gemma3ForCausalLM",
                     text ? (int)rdi_min(name->text_bytes, 64) : 7, text ? name->text : "nothing");
 }
 
 static rd_status read_rope(const rdi_json *json, rdi_model_config *out) {
     const rdi_json *parameters = rdi_json_get(json, "rope_parameters"),
                    *scaling = rdi_json_get(json, "rope_scaling");
+    if (rdi_json_get(parameters, "full_attention")) parameters = rdi_json_get(parameters, "full_attention");
     if (parameters && parameters->kind == RDI_JSON_OBJECT)
         scaling = parameters; // transformers >= 5 keeps all of it here
     RDI_TRY(get_float(rdi_json_get(parameters, "rope_theta") ? parameters : json, "rope_theta", 1, 1e12,
-                      10000, &out->rope_theta));
+                      out->post_norms ? 1e6 : 1e4, &out->rope_theta));
     double partial;
     RDI_TRY(rdi_json_real(json, "partial_rotary_factor", 0, 1, 1, &partial));
     if (partial != 1) return rdi_fail(RD_E_UNSUPPORTED, "partial_rotary_factor=%g, needs 1", partial);
@@ -93,6 +100,61 @@ static rd_status read_rope(const rdi_json *json, rdi_model_config *out) {
     if (!rdi_json_get(scaling, "factor"))
         return rdi_fail(RD_E_FORMAT, "rope_scaling: factor is missing, needs a number");
     return get_float(scaling, "factor", 1e-3, 1e6, 1, &out->rope_factor);
+}
+
+// "layer_types" where it is given, else the period's own field: sliding layers, then one that sees all keys.
+static rd_status read_layer_types(const rdi_json *json, rdi_model_config *out) {
+    const char *key =
+        rdi_json_get(json, "sliding_window_pattern") ? "sliding_window_pattern" : "_sliding_window_pattern";
+    const rdi_json *types = rdi_json_get(json, "layer_types");
+    RDI_TRY(get_int(json, key, 1, MAX_LAYERS, 6, &out->window_period));
+    if (!types || types->kind == RDI_JSON_NULL) return RD_OK;
+    if (types->kind != RDI_JSON_ARRAY || (int64_t)types->count != out->layers)
+        return rdi_fail(RD_E_FORMAT, "layer_types, needs a list of num_hidden_layers=%d words", out->layers);
+    int32_t layer = 0;
+    for (const rdi_json *at = types->first; at; at = at->next, layer++) {
+        const bool local = rdi_json_is(at, "sliding_attention");
+        if (!local && !rdi_json_is(at, "full_attention"))
+            return rdi_fail(RD_E_UNSUPPORTED,
+                            "layer_types: entry %d, needs one of full_attention sliding_attention", layer);
+        if (local != rdi_layer_is_local(out, layer))
+            return rdi_fail(
+                RD_E_UNSUPPORTED,
+                "layer_types: entry %d is %s, needs full_attention at every %d-th layer and there alone",
+                layer, local ? "sliding_attention" : "full_attention", out->window_period);
+    }
+    return RD_OK;
+}
+
+static rd_status refuse_true(const rdi_json *json, const char *key) {
+    bool value;
+    RDI_TRY(rdi_json_bool(json, key, false, &value));
+    return value ? rdi_fail(RD_E_UNSUPPORTED, "%s=true, needs false", key) : RD_OK;
+}
+static rd_status refuse_number(const rdi_json *json, const char *key) {
+    const rdi_json *value = rdi_json_get(json, key);
+    if (!value || value->kind == RDI_JSON_NULL) return RD_OK;
+    return rdi_fail(RD_E_UNSUPPORTED, "%s is %s, needs null", key, rdi_json_kind_name(value));
+}
+
+static rd_status read_gemma(const rdi_json *json, rdi_model_config *out) {
+    const rdi_json *local = rdi_json_get(rdi_json_get(json, "rope_parameters"), "sliding_attention");
+    const rdi_json *act = rdi_json_get(json, "hidden_activation");
+    float scalar;
+    if (act && !rdi_json_is(act, "gelu_pytorch_tanh"))
+        return rdi_fail(RD_E_UNSUPPORTED, "hidden_activation, needs gelu_pytorch_tanh");
+    out->gelu = true;
+    out->norm_offset = 1;
+    out->embed_scale = sqrtf((float)out->hidden);
+    RDI_TRY(get_float(json, "query_pre_attn_scalar", 1e-3, 1e9, 256, &scalar));
+    out->attn_scale = 1.0f / sqrtf(scalar);
+    RDI_TRY(get_int(json, "sliding_window", 1, INT32_MAX, RDI_REQUIRED, &out->window));
+    RDI_TRY(get_float(local ? local : json, local ? "rope_theta" : "rope_local_base_freq", 1, 1e12, 10000,
+                      &out->local_rope_theta));
+    RDI_TRY(refuse_number(json, "attn_logit_softcapping"));
+    RDI_TRY(refuse_number(json, "final_logit_softcapping"));
+    RDI_TRY(refuse_true(json, "use_bidirectional_attention"));
+    return read_layer_types(json, out);
 }
 
 static rd_status read_quantization(const rdi_json *json, rdi_model_config *out) {
@@ -135,12 +197,6 @@ static rd_status read_ends(const rdi_json *json, rdi_model_config *out) {
     return RD_OK;
 }
 
-static rd_status refuse_true(const rdi_json *json, const char *key) {
-    bool value;
-    RDI_TRY(rdi_json_bool(json, key, false, &value));
-    return value ? rdi_fail(RD_E_UNSUPPORTED, "%s=true, needs false", key) : RD_OK;
-}
-
 rd_status rdi_config_from_json(const rdi_json *json, rdi_model_config *out) {
     int index = 0;
     memset(out, 0, sizeof *out);
@@ -149,6 +205,8 @@ rd_status rdi_config_from_json(const rdi_json *json, rdi_model_config *out) {
     RDI_TRY(read_architecture(json, &index));
     out->architecture = architectures[index].architecture;
     out->qk_norm = architectures[index].qk_norm;
+    const bool gemma = !strcmp(out->architecture, "Gemma3ForCausalLM");
+    out->post_norms = gemma;
     RDI_TRY(get_int(json, "num_hidden_layers", 1, MAX_LAYERS, RDI_REQUIRED, &out->layers));
     RDI_TRY(get_int(json, "hidden_size", 1, MAX_WIDTH, RDI_REQUIRED, &out->hidden));
     RDI_TRY(get_int(json, "intermediate_size", 1, MAX_WIDTH, RDI_REQUIRED, &out->intermediate));
@@ -160,7 +218,7 @@ rd_status rdi_config_from_json(const rdi_json *json, rdi_model_config *out) {
     RDI_TRY(get_int(json, "vocab_size", 1, MAX_VOCAB, RDI_REQUIRED, &out->vocab));
     RDI_TRY(get_int(json, "max_position_embeddings", 1, INT32_MAX, RDI_REQUIRED, &out->context_tokens));
     RDI_TRY(get_float(json, "rms_norm_eps", 1e-12, 1, 1e-6, &out->norm_eps));
-    RDI_TRY(rdi_json_bool(json, "tie_word_embeddings", false, &out->tied_head));
+    RDI_TRY(rdi_json_bool(json, "tie_word_embeddings", gemma, &out->tied_head));
     RDI_TRY(refuse_true(json, "attention_bias"));
     RDI_TRY(refuse_true(json, "mlp_bias"));
     RDI_TRY(refuse_true(json, "use_sliding_window"));
@@ -170,10 +228,11 @@ rd_status rdi_config_from_json(const rdi_json *json, rdi_model_config *out) {
         return rdi_fail(RD_E_UNSUPPORTED, "hidden_act=%.*s, needs silu",
                         text ? (int)rdi_min(act->text_bytes, 32) : 7, text ? act->text : "nothing");
     }
+    if (gemma) RDI_TRY(read_gemma(json, out));
     RDI_TRY(read_rope(json, out));
     RDI_TRY(read_quantization(json, out));
     RDI_TRY(read_ends(json, out));
-    return check_shape(out);
+    return finish(out);
 }
 
 // ---- GGUF metadata --------------------------------------------------------------------------------------------------------
@@ -245,7 +304,7 @@ rd_status rdi_config_from_gguf(const rdi_gguf *gguf, rdi_model_config *out) {
     memset(out, 0, sizeof *out);
     const rdi_gguf_value *name = rdi_gguf_find(gguf, "general.architecture");
     int index = 0, known = (int)RDI_COUNT(architectures);
-    while (index < known && !gguf_is(name, architectures[index].gguf)) index++;
+    while (index < known && !(architectures[index].gguf && gguf_is(name, architectures[index].gguf))) index++;
     if (index == known) {
         bool text =
             name && name->type == RDI_GGUF_STRING && rdi_utf8_valid((const char *)name->data, name->count);
@@ -275,5 +334,5 @@ rd_status rdi_config_from_gguf(const rdi_gguf *gguf, rdi_model_config *out) {
     out->tied_head = !rdi_entries_find(&gguf->tensors, "output.weight");
     RDI_TRY(gguf_rope(gguf, index, out));
     RDI_TRY(gguf_ends(gguf, out));
-    return check_shape(out);
+    return finish(out);
 }

@@ -36,11 +36,17 @@ static int64_t scale_count(const rdi_weight *w) {
 }
 
 // ---- what goes where ----------------------------------------------------------------------------------------------------
-static void add_item(converter *c, const rdi_weight *weight, const char *name, bool fp8) {
+// As stored: what a configuration adds to a norm is not written into it.
+static rd_status add_item(converter *c, const rdi_weight *weight, const char *name, bool fp8) {
     item *it = &c->items[c->count++];
-    it->weight = weight;
+    rdi_weight *stored = rdi_arena_alloc(&c->arena, sizeof *stored);
+    if (!stored) return RD_E_NOMEM;
+    *stored = *weight;
+    stored->added = 0;
+    it->weight = stored;
     it->fp8 = fp8;
     snprintf(it->name, sizeof it->name, "%s", name);
+    return RD_OK;
 }
 
 static rd_status list_items(converter *c) {
@@ -49,19 +55,20 @@ static rd_status list_items(converter *c) {
                                               sizeof *c->items);
     if (!c->items) return RD_E_NOMEM;
     bool head_fp8 = c->options->head_fp8 || rdi_model_weight(c->model, RDI_HEAD)->type == RDI_W_E4M3;
-    add_item(c, rdi_model_weight(c->model, RDI_EMBED), rdi_model_slot_name(RDI_EMBED, false), false);
+    RDI_TRY(add_item(c, rdi_model_weight(c->model, RDI_EMBED), rdi_model_slot_name(RDI_EMBED, false), false));
     for (int32_t layer = 0; layer < config->layers; layer++)
         for (int slot = 0; slot < RDI_LAYER_SLOTS; slot++) {
             const rdi_weight *weight = rdi_model_layer_weight(c->model, layer, (rdi_layer_slot)slot);
             char name[RDI_TENSOR_MAX_NAME];
             if (!weight) continue;
-            rdi_slot_name((rdi_layer_slot)slot, layer, false, name);
-            add_item(c, weight, name, weight->rank == 2);
+            rdi_slot_name(config, (rdi_layer_slot)slot, layer, false, name);
+            RDI_TRY(add_item(c, weight, name, weight->rank == 2));
         }
-    add_item(c, rdi_model_weight(c->model, RDI_FINAL_NORM), rdi_model_slot_name(RDI_FINAL_NORM, false),
-             false);
+    RDI_TRY(add_item(c, rdi_model_weight(c->model, RDI_FINAL_NORM),
+                     rdi_model_slot_name(RDI_FINAL_NORM, false), false));
     if (!config->tied_head || head_fp8)
-        add_item(c, rdi_model_weight(c->model, RDI_HEAD), rdi_model_slot_name(RDI_HEAD, false), head_fp8);
+        RDI_TRY(add_item(c, rdi_model_weight(c->model, RDI_HEAD), rdi_model_slot_name(RDI_HEAD, false),
+                         head_fp8));
     // f32 scales first, then bf16, then e4m3: every tensor is aligned to its element without holes.
     for (int64_t i = 0; i < c->count; i++) {
         if (!c->items[i].fp8) continue;
@@ -227,8 +234,8 @@ static rd_status write_rest(converter *c, const char *in) {
         "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json",
         "merges.txt",     "added_tokens.json",     "chat_template.jinja",     "generation_config.json"};
     const rdi_model_config *config = rdi_model_get_config(c->model);
-    bool head_fp8 =
-        c->items[c->count - 1].fp8 && c->items[c->count - 1].weight == rdi_model_weight(c->model, RDI_HEAD);
+    const item *last = &c->items[c->count - 1];
+    bool head_fp8 = last->fp8 && !strcmp(last->name, rdi_model_slot_name(RDI_HEAD, false));
     const rd_tokenizer *tokenizer = NULL;
     if (rdi_folder_exists(in)) {
         for (size_t i = 0; i < RDI_COUNT(copied); i++)

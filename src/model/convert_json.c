@@ -3,6 +3,7 @@
 // the Hugging Face libraries.
 #include "model/convert.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,10 +71,26 @@ static void put_ends(FILE *file, const rdi_model_config *c, const rd_tokenizer *
     fprintf(file, "]");
 }
 
+// What Gemma's class reads: transformers' names and its defaults written out.
+static void put_gemma(FILE *file, const rdi_model_config *c) {
+    fprintf(
+        file,
+        "  \"hidden_activation\": \"gelu_pytorch_tanh\",\n  \"sliding_window\": %d,\n  \"layer_types\": [",
+        c->window);
+    for (int32_t i = 0; i < c->layers; i++)
+        fprintf(file, "%s\"%s\"", i ? ", " : "",
+                rdi_layer_is_local(c, i) ? "sliding_attention" : "full_attention");
+    fprintf(file, "],\n  \"sliding_window_pattern\": %d,\n  ", c->window_period);
+    put_float_field(file, "rope_local_base_freq", c->local_rope_theta, ",\n  ");
+    put_float_field(file, "query_pre_attn_scalar", roundf(1 / (c->attn_scale * c->attn_scale)), ",\n");
+}
+
 static void put_config(FILE *file, const rdi_model_config *c, const rd_tokenizer *t, bool head_fp8) {
-    bool qwen3 = !strcmp(c->architecture, "Qwen3ForCausalLM");
+    bool qwen3 = !strcmp(c->architecture, "Qwen3ForCausalLM"), gemma = c->post_norms;
     fprintf(file, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n", c->architecture,
-            qwen3 ? "qwen3" : "llama");
+            gemma   ? "gemma3_text"
+            : qwen3 ? "qwen3"
+                    : "llama");
     fprintf(file, "  \"num_hidden_layers\": %d,\n  \"hidden_size\": %d,\n  \"intermediate_size\": %d,\n",
             c->layers, c->hidden, c->intermediate);
     fprintf(file, "  \"num_attention_heads\": %d,\n  \"num_key_value_heads\": %d,\n  \"head_dim\": %d,\n",
@@ -82,8 +99,12 @@ static void put_config(FILE *file, const rdi_model_config *c, const rd_tokenizer
             c->context_tokens);
     put_float_field(file, "rms_norm_eps", c->norm_eps, ",\n");
     put_rope(file, c);
-    fprintf(file, "  \"hidden_act\": \"silu\",\n  \"attention_bias\": false,\n");
-    if (!qwen3) fprintf(file, "  \"mlp_bias\": false,\n");
+    if (gemma)
+        put_gemma(file, c);
+    else
+        fprintf(file, "  \"hidden_act\": \"silu\",\n");
+    fprintf(file, "  \"attention_bias\": false,\n");
+    if (!qwen3 && !gemma) fprintf(file, "  \"mlp_bias\": false,\n");
     fprintf(file, "  \"tie_word_embeddings\": %s,\n  \"torch_dtype\": \"bfloat16\",\n",
             c->tied_head && !head_fp8 ? "true" : "false");
     if (c->bos_id >= 0) fprintf(file, "  \"bos_token_id\": %d,\n", c->bos_id);

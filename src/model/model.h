@@ -44,6 +44,7 @@ typedef struct rdi_weight {
     int64_t row_bytes;
     const void *scale;    // block-FP8: [ceil(rows/128), ceil(cols/128)], else NULL; w = code * scale
     rdi_wtype scale_type; // F32, BF16 or E8M0
+    float added;          // to each element as stored: norms that are kept minus one
     int32_t
         permuted_head_dim; // 0, or: rows of each head of this size are stored as (pair, half) instead of (half, pair)
 } rdi_weight;
@@ -67,7 +68,7 @@ typedef enum rdi_rope_scaling { RDI_ROPE_NONE = 0, RDI_ROPE_LINEAR, RDI_ROPE_LLA
 
 enum { RDI_MAX_EOS = 8 };
 typedef struct rdi_model_config {
-    const char *architecture; // "LlamaForCausalLM" or "Qwen3ForCausalLM"
+    const char *architecture; // "LlamaForCausalLM", "Qwen3ForCausalLM" or "Gemma3ForCausalLM"
     int32_t layers, hidden, intermediate, q_heads, kv_heads, head_dim, vocab, context_tokens;
     float norm_eps;
     float rope_theta;
@@ -77,10 +78,21 @@ typedef struct rdi_model_config {
     int32_t rope_original_context;           // llama3
     bool tied_head;                          // no lm_head tensor: the head is the embedding
     bool qk_norm;                            // Qwen3: rmsnorm over head_dim of q and k before rope
-    bool fp8_block;                          // quantization_config says block-FP8, 128x128
-    int32_t bos_id;                          // -1: none
+    float norm_offset;                       // added to every norm's weight as stored (Gemma: 1)
+    bool post_norms;                         // what attention and MLP give is normalised before it is added
+    bool gelu;                               // the MLP's gate: gelu's tanh form, else silu
+    float embed_scale, attn_scale;           // of embeddings (1 for most); of query times key
+    int32_t window,
+        window_period;      // layers but every window_period-th see `window` keys alone; 0: all see all
+    float local_rope_theta; // of those layers
+    bool fp8_block;         // quantization_config says block-FP8, 128x128
+    int32_t bos_id;         // -1: none
     int32_t eos_count, eos_ids[RDI_MAX_EOS];
 } rdi_model_config;
+
+static inline bool rdi_layer_is_local(const rdi_model_config *config, int32_t layer) {
+    return config->window && (layer + 1) % config->window_period;
+}
 
 typedef enum rdi_layer_slot {
     RDI_ATTN_NORM = 0,
@@ -90,10 +102,12 @@ typedef enum rdi_layer_slot {
     RDI_ATTN_O,
     RDI_ATTN_Q_NORM, // qk_norm only
     RDI_ATTN_K_NORM,
+    RDI_ATTN_POST_NORM, // post_norms only
     RDI_MLP_NORM,
     RDI_MLP_GATE,
     RDI_MLP_UP,
     RDI_MLP_DOWN,
+    RDI_MLP_POST_NORM, // post_norms only
     RDI_LAYER_SLOTS
 } rdi_layer_slot;
 typedef enum rdi_model_slot { RDI_EMBED = 0, RDI_FINAL_NORM, RDI_HEAD, RDI_MODEL_SLOTS } rdi_model_slot;
@@ -102,7 +116,7 @@ const rdi_model_config *rdi_model_get_config(const rd_model *model);
 rd_status rdi_model_get_tokenizer(const rd_model *model,
                                   const rd_tokenizer **out); // builds it when first asked
 // Every weight that the configuration asks for exists and has its shape: rd_model_open has checked. NULL only for slots
-// that the architecture lacks (Q and K norms). RDI_HEAD of a tied model is the embedding's view.
+// that the architecture lacks (norms of Q and K, norms behind attention and MLP). RDI_HEAD of a tied model is the embedding's view.
 const rdi_weight *rdi_model_layer_weight(const rd_model *model, int32_t layer, rdi_layer_slot slot);
 const rdi_weight *rdi_model_weight(const rd_model *model, rdi_model_slot slot);
 

@@ -97,7 +97,7 @@ static void fill_matrices(const maker *m, uint8_t *data, uint64_t *state) {
 static void fill_norms(const maker *m, uint8_t *data, uint64_t *state) {
     uint16_t *norm = (uint16_t *)(void *)(data + m->at.norm);
     for (int64_t i = 0; i < m->at.norm_count; i++)
-        norm[i] = rdi_bf16_from_f32(1.0f + 0.1f * next_value(state));
+        norm[i] = rdi_bf16_from_f32(1.0f - m->config->norm_offset + 0.1f * next_value(state));
 }
 
 static void fill_scales(const maker *m, uint8_t *data, uint64_t *state) {
@@ -148,7 +148,7 @@ static rd_status list_tensors(maker *m) {
         for (int slot = 0; slot < RDI_LAYER_SLOTS; slot++) {
             char name[RDI_TENSOR_MAX_NAME];
             if (!rdi_slot_exists(c, (rdi_layer_slot)slot)) continue;
-            rdi_slot_name((rdi_layer_slot)slot, layer, false, name);
+            rdi_slot_name(c, (rdi_layer_slot)slot, layer, false, name);
             rdi_slot_shape(c, (rdi_layer_slot)slot, shape);
             RDI_TRY(add_matrix(m, name, shape, c->fp8_block));
         }

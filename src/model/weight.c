@@ -97,6 +97,7 @@ void rdi_weight_rows_f32(const rdi_weight *weight, int64_t row, int64_t count, f
         default: // integers are no weights: rd_model_open has refused them
             for (int64_t k = 0; k < cols; k++) out[k] = NAN;
         }
+        for (int64_t k = 0; k < cols && weight->added != 0; k++) out[k] += weight->added;
     }
 }
 

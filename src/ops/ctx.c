@@ -3,6 +3,7 @@
 #include "ops/ctx.h"
 #include "ops/first_use.h"
 #include "ops/plan.h"
+#include "ops/shared.h"
 
 #include "policy/order.h"
 
@@ -89,11 +90,22 @@ const rdi_log *rdi_ctx_log(const rd_ctx *ctx) {
     return &ctx->log;
 }
 
-void rdi_ctx_decide(rdi_table table, const rd_device *device, const rdi_query *query, rdi_verdicts *out) {
-    const rdi_answer *layout = rdi_query_find(query, "layout");
-    rdi_order_question question = {
-        .arch = device->info.arch, .op = query->op->info.name, .layout = layout ? layout->word : NULL};
+rdi_order_question rdi_ctx_order_question(const rd_device *device, const rdi_query *query) {
+    const rdi_answer *layout = rdi_query_find(query, "layout"), *order = rdi_query_find(query, "order");
+    rdi_order_question question = {.arch = device->info.arch,
+                                   .op = query->op->info.name,
+                                   .layout = layout ? layout->word : NULL,
+                                   .any_order = order && !strcmp(order->word, "any"),
+                                   .units = device->info.compute_units,
+                                   .rates = device->rates};
+    rdi_query_int(query, "n", &question.n);
+    rdi_query_int(query, "k", &question.k);
     if (query->op->info.interval_key) rdi_query_int(query, query->op->info.interval_key, &question.interval);
+    return question;
+}
+
+void rdi_ctx_decide(rdi_table table, const rd_device *device, const rdi_query *query, rdi_verdicts *out) {
+    const rdi_order_question question = rdi_ctx_order_question(device, query);
     rdi_order order = rdi_order_decide(&question);
     rdi_preference preference = {.exclusive = order.exclusive};
     snprintf(preference.trait, sizeof preference.trait, "%s", order.trait);

@@ -3,6 +3,7 @@
 #ifndef RDI_CTX_H
 #define RDI_CTX_H
 
+#include "policy/order.h"
 #include "registry/decide.h"
 #include "registry/selections.h"
 
@@ -15,6 +16,7 @@ struct rd_ctx {
     rdi_selections selections;
 };
 
+rdi_order_question rdi_ctx_order_question(const rd_device *device, const rdi_query *query);
 void rdi_ctx_decide(rdi_table table, const rd_device *device, const rdi_query *query, rdi_verdicts *out);
 rd_status rdi_ctx_explain(rdi_table table, const rd_device *device, const char *op, const rd_param *params,
                           int32_t count, rd_verdict *verdicts, int32_t *verdict_count);

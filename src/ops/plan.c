@@ -5,6 +5,7 @@
 
 #include "backend/backend.h"
 #include "ops/ctx.h"
+#include "ops/shared.h"
 #include "policy/order.h"
 
 #include <stdio.h>
@@ -48,8 +49,9 @@ static int32_t find_cuts(const rd_ctx *ctx, rdi_table table, const rdi_query *qu
                          int64_t cuts[RDI_PLAN_CUTS]) {
     if (!query->op->info.interval_key) return 0;
     int32_t count = rdi_decide_cuts(table, ctx->device, query, lo, hi, cuts);
-    const int64_t *more = NULL;
-    int32_t more_count = rdi_order_cuts(ctx->device->info.arch, query->op->info.name, &more);
+    const rdi_order_question question = rdi_ctx_order_question(ctx->device, query);
+    int64_t more[RDI_ORDER_CUTS];
+    const int32_t more_count = rdi_order_cuts(&question, more);
     for (int32_t i = 0; i < more_count; i++) count = rdi_cuts_add(cuts, count, lo, hi, more[i]);
     return count;
 }

@@ -50,7 +50,7 @@ rd_status rdi_row_launch(const rd_plan *plan, const rdi_row *row, const void *ar
 
 // What launch.c needs of a plan.
 const rd_ctx *rdi_plan_ctx(const rd_plan *plan);
-bool rdi_plan_starts_in_turn(const rd_plan *plan); // base/par.h: rdi_plan_start_in_turn
+bool rdi_plan_starts_in_turn(const rd_plan *plan); // shared.h: rdi_plan_start_in_turn
 const struct rdi_loaded *rdi_plan_loaded(const rd_plan *plan, const rdi_row *row); // code object of a GPU row
 
 #endif // RDI_PLAN_H

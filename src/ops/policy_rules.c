@@ -9,9 +9,11 @@
 #include "policy/gemm_route.h"
 #include "policy/lds_fit.h"
 #include "policy/reduce_route.h"
+#include "policy/sm90a_route.h"
 
 #include "base/dtype.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static rd_status eval_gemm_route(const rdi_policy_call *call) {
@@ -63,6 +65,30 @@ static rd_status eval_engine_share(const rdi_policy_call *call) {
     else
         rdi_call_put_text(call, "rows", "all");
     rdi_call_put_rule(call, share.rule);
+    return RD_OK;
+}
+
+static rd_status eval_sm90a_route(const rdi_policy_call *call) {
+    rdi_sm90a_question question = {.op = "gemm_fp8block"};
+    if (call->device && strcmp(call->device->info.arch, "sm_90a") != 0)
+        return rdi_fail(RD_E_INVALID, "sm90a_route: device=%s, needs an sm_90a one", call->device->info.name);
+    const rd_device *device = call->device;
+    for (int32_t i = 0; !device; i++) // the rule's own card
+        if (!strcmp(rdi_fixture_at(i)->info.name, "h200-sm90a")) device = rdi_fixture_at(i);
+    question.multiprocessors = device->info.compute_units;
+    question.rates = device->rates;
+    if (rdi_call_has(call, "op")) RDI_TRY(rdi_call_word(call, "op", &question.op));
+    RDI_TRY(rdi_call_int(call, "M", 1, &question.m));
+    RDI_TRY(rdi_call_int(call, "N", 1, &question.n));
+    RDI_TRY(rdi_call_int(call, "K", 1, &question.k));
+    const rdi_sm90a_route route = rdi_sm90a_route_decide(&question);
+    char text[32];
+    rdi_call_put_text(call, "order", route.chunk ? "chunk" : "step");
+    snprintf(text, sizeof text, "%.1f", route.step_us);
+    rdi_call_put_text(call, "step_us", route.step_us > 0 ? text : "");
+    snprintf(text, sizeof text, "%.1f", route.chunk_us);
+    rdi_call_put_text(call, "chunk_us", route.chunk_us > 0 ? text : "");
+    rdi_call_put_rule(call, route.rule);
     return RD_OK;
 }
 
@@ -262,6 +288,8 @@ static const rdi_policy_rule rules[] = {
     RULE(splitk_guard, "splits of K that cut no 128-wide scale block", NAMES("K", "wanted"), NAMES("splits")),
     RULE(engine_share, "rows of a block-FP8 GEMM up to which our kernel is used beside an engine's own",
          NAMES("N", "K"), NAMES("rows")),
+    RULE(sm90a_route, "order class of a GEMM on Hopper that takes either (op: gemm_fp8block when not given)",
+         NAMES("op", "M", "N", "K"), NAMES("order", "step_us", "chunk_us")),
     RULE(preshuffle_contract, "may this weight be preshuffled at load",
          NAMES("block_quant", "dtype", "rank", "N", "K", "scale_rows", "scale_cols", "packed_4bit"),
          NAMES("shuffled")),

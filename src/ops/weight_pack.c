@@ -2,6 +2,7 @@
 // rd_weight_pack: copies a row-major weight into a layout that kernels read faster. Done once, at load.
 #include "kernels/gemm_fp8block/pack.h"
 #include "ops/plan.h"
+#include "ops/shared.h"
 
 #include <string.h>
 

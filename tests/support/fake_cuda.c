@@ -16,6 +16,7 @@ static int log_count, call_count, fail_at, fail_with, sticky,
 static int launches;
 static int open_memory, open_streams, open_events, open_modules, open_graphs, open_contexts, context_depth;
 static void *current; // of a host program
+static size_t free_memory, total_memory;
 static unsigned char args_of_launch[512];
 
 // ---- what a test sets and reads; a reset forgets what is open ----------------------------------------------------------------------------------
@@ -25,6 +26,7 @@ void fake_cuda_reset(int architecture_major, int driver_version, int devices) {
     driver = driver_version;
     device_count = devices;
     current = NULL;
+    free_memory = total_memory = (size_t)141 << 30;
     for (int slot = 0; slot < ALLOCATIONS; slot++) free(allocation[slot]), allocation[slot] = NULL;
     open_memory = open_streams = open_events = open_modules = open_graphs = open_contexts = context_depth = 0;
 }
@@ -44,6 +46,7 @@ int fake_cuda_launches(void) {
     return launches;
 }
 __attribute__((constructor)) static void read_mode(void) {
+    fake_cuda_reset(major, driver, device_count);
     const char *mode = getenv("FAKE_CUDA");
     if (!mode) return;
     if (!strcmp(mode, "none")) device_count = 0;
@@ -57,6 +60,11 @@ const char *fake_cuda_call(int index) { // "": more than the log holds
 int fake_cuda_open(void) {
     return open_memory + open_streams + open_events + open_modules + open_graphs + open_contexts +
            context_depth;
+}
+void fake_cuda_set_memory(size_t free_bytes,
+                          size_t total_bytes) { // what the driver says of it, until the next reset
+    free_memory = free_bytes;
+    total_memory = total_bytes;
 }
 void fake_cuda_set_current(void *context) {
     current = context;
@@ -140,7 +148,10 @@ int cuDeviceGetName(char *name, int bytes, int device) {
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
     (void)device;
     ENTER;
-    *value = attribute == 16   ? 132
+    *value = attribute == 13   ? 1980000
+             : attribute == 16 ? 132
+             : attribute == 36 ? 3201000
+             : attribute == 37 ? 6144
              : attribute == 38 ? 50 << 20
              : attribute == 75 ? major
              : attribute == 97 ? 232448
@@ -207,8 +218,8 @@ static void give(void *pointer) {
 }
 int cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     ENTER_CONTEXT;
-    *free_bytes = 1000;
-    *total_bytes = 2000;
+    *free_bytes = free_memory;
+    *total_bytes = total_memory;
     return 0;
 }
 int cuMemAlloc_v2(void **out, size_t bytes) {

@@ -9,12 +9,13 @@
 
 typedef struct fake_cuda {
     void (*reset)(int architecture_major, int driver_version, int devices);
-    void (*fail_at)(int nth, int error);    // the n-th call from now alone
-    void (*break_from)(int nth, int error); // and all after it
-    void (*set_current)(void *context);     // of a host program
-    int (*calls)(void);                     // since the last reset
-    const char *(*call)(int index);         // its name
-    int (*open)(void);                      // contexts, memory, streams, events, modules, graphs
+    void (*fail_at)(int nth, int error);                       // the n-th call from now alone
+    void (*break_from)(int nth, int error);                    // and all after it
+    void (*set_current)(void *context);                        // of a host program
+    void (*set_memory)(size_t free_bytes, size_t total_bytes); // what the driver says; a reset: 141 GiB
+    int (*calls)(void);                                        // since the last reset
+    const char *(*call)(int index);                            // its name
+    int (*open)(void); // contexts, memory, streams, events, modules, graphs
     int (*launches)(void);
     int (*last_shared)(void);
     int (*last_dependent)(void);
@@ -30,6 +31,7 @@ static inline int fake_cuda_load(const char *path, fake_cuda *fake) {
                    {"fake_cuda_fail", &fake->fail_at},
                    {"fake_cuda_break", &fake->break_from},
                    {"fake_cuda_set_current", &fake->set_current},
+                   {"fake_cuda_set_memory", &fake->set_memory},
                    {"fake_cuda_calls", &fake->calls},
                    {"fake_cuda_call", &fake->call},
                    {"fake_cuda_open", &fake->open},

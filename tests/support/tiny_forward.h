@@ -17,14 +17,21 @@ typedef struct tiny_spec {
     int layers, hidden, intermediate, q_heads, kv_heads, head_dim, vocab, context;
     int tied, fp8;
     double rope_theta;
+    int window, period; // Gemma: layers but every period-th see so many keys, rotated by local_theta
+    double local_theta;
 } tiny_spec;
 
 // Block-FP8 with every ragged edge: no width a multiple of 128, q and k meet inside a scale block.
-static const tiny_spec tiny_llama = {"LlamaForCausalLM", 2, 160, 200, 3, 1, 64, 97, 512, 1, 1, 1e4};
+static const tiny_spec tiny_llama = {"LlamaForCausalLM", 2, 160, 200, 3, 1, 64, 97, 512, 1, 1, 1e4, 0, 0, 0};
 // Everything a multiple of 128: q, k and v share one packed matrix.
-static const tiny_spec tiny_even = {"LlamaForCausalLM", 2, 128, 256, 4, 2, 64, 130, 512, 0, 1, 1e5};
-static const tiny_spec tiny_qwen3 = {"Qwen3ForCausalLM", 3, 96, 144, 4, 2, 64, 101, 512, 1, 1, 1e6};
-static const tiny_spec tiny_bf16 = {"LlamaForCausalLM", 2, 96, 136, 2, 1, 64, 83, 512, 0, 0, 1e4};
+static const tiny_spec tiny_even = {"LlamaForCausalLM", 2, 128, 256, 4, 2, 64, 130, 512, 0, 1, 1e5, 0, 0, 0};
+static const tiny_spec tiny_qwen3 = {"Qwen3ForCausalLM", 3, 96, 144, 4, 2, 64, 101, 512, 1, 1, 1e6, 0, 0, 0};
+static const tiny_spec tiny_bf16 = {"LlamaForCausalLM", 2, 96, 136, 2, 1, 64, 83, 512, 0, 0, 1e4, 0, 0, 0};
+static const tiny_spec tiny_gemma = {
+    "Gemma3ForCausalLM", 4, 128, 256, 4, 1, 64, 113, 512, 1, 1, 1e6, 7, 3, 1e4};
+static inline int tiny_is_gemma(const tiny_spec *s) {
+    return s->window > 0;
+}
 
 typedef struct tiny_tensor {
     char name[96];
@@ -117,15 +124,19 @@ static void tiny_layer(tiny_model *m, int layer) {
         const int kind = rows[i].kind;
         tiny_add(m, name, n[kind], k[kind], s->fp8, 0, rows[i].gain / sqrt(k[kind]));
     }
-    snprintf(name, sizeof name, "model.layers.%d.input_layernorm.weight", layer);
-    tiny_add(m, name, 0, s->hidden, 0, 1, 0.1);
-    snprintf(name, sizeof name, "model.layers.%d.post_attention_layernorm.weight", layer);
-    tiny_add(m, name, 0, s->hidden, 0, 1, 0.1);
-    if (strcmp(s->architecture, "Qwen3ForCausalLM")) return;
-    snprintf(name, sizeof name, "model.layers.%d.self_attn.q_norm.weight", layer);
-    tiny_add(m, name, 0, s->head_dim, 0, 1, 0.2);
-    snprintf(name, sizeof name, "model.layers.%d.self_attn.k_norm.weight", layer);
-    tiny_add(m, name, 0, s->head_dim, 0, 1, 0.2);
+    static const struct {
+        const char *name;
+        int only; // 1: with norms of q and k; 2: Gemma
+    } norms[] = {{"input_layernorm", 0},           {"post_attention_layernorm", 0},
+                 {"pre_feedforward_layernorm", 2}, {"post_feedforward_layernorm", 2},
+                 {"self_attn.q_norm", 1},          {"self_attn.k_norm", 1}};
+    const int kind = tiny_is_gemma(s) ? 2 : !strcmp(s->architecture, "Qwen3ForCausalLM");
+    for (size_t i = 0; i < sizeof norms / sizeof *norms; i++) {
+        if (norms[i].only > kind) continue;
+        snprintf(name, sizeof name, "model.layers.%d.%s.weight", layer, norms[i].name);
+        const int of_heads = norms[i].only == 1; // Gemma stores norms minus one
+        tiny_add(m, name, 0, of_heads ? s->head_dim : s->hidden, 0, !tiny_is_gemma(s), of_heads ? 0.2 : 0.1);
+    }
 }
 
 // ---- files -------------------------------------------------------------------------------------------------------------
@@ -141,10 +152,21 @@ static void tiny_write_config(const tiny_model *m) {
         "\"intermediate_size\": %d, \"num_attention_heads\": %d, \"num_key_value_heads\": %d, \"head_dim\": "
         "%d,\n"
         "\"vocab_size\": %d, \"max_position_embeddings\": %d, \"rms_norm_eps\": 1e-5, \"rope_theta\": %.1f,\n"
-        "\"tie_word_embeddings\": %s, \"hidden_act\": \"silu\", \"torch_dtype\": \"bfloat16\"",
-        s->architecture, strcmp(s->architecture, "Qwen3ForCausalLM") ? "llama" : "qwen3", s->layers,
-        s->hidden, s->intermediate, s->q_heads, s->kv_heads, s->head_dim, s->vocab, s->context, s->rope_theta,
-        s->tied ? "true" : "false");
+        "\"tie_word_embeddings\": %s, \"torch_dtype\": \"bfloat16\"",
+        s->architecture,
+        tiny_is_gemma(s)                              ? "gemma3_text"
+        : strcmp(s->architecture, "Qwen3ForCausalLM") ? "llama"
+                                                      : "qwen3",
+        s->layers, s->hidden, s->intermediate, s->q_heads, s->kv_heads, s->head_dim, s->vocab, s->context,
+        s->rope_theta, s->tied ? "true" : "false");
+    if (!tiny_is_gemma(s))
+        fprintf(f, ",\n\"hidden_act\": \"silu\"");
+    else
+        fprintf(f,
+                ",\n\"hidden_activation\": \"gelu_pytorch_tanh\", \"sliding_window\": %d, "
+                "\"sliding_window_pattern\": "
+                "%d, \"rope_local_base_freq\": %.1f, \"query_pre_attn_scalar\": %d",
+                s->window, s->period, s->local_theta, s->head_dim / 2);
     if (s->fp8)
         fprintf(f, ",\n\"quantization_config\": {\"quant_method\": \"fp8\", \"fmt\": \"e4m3\", "
                    "\"activation_scheme\": \"dynamic\", \"weight_block_size\": [128, 128]}");
@@ -197,9 +219,11 @@ static void tiny_make(tiny_model *m, const tiny_spec *spec, uint64_t seed) {
     *m = (tiny_model){.spec = *spec, .rng = seed};
     snprintf(m->folder, sizeof m->folder, "%s/radiance-tiny-XXXXXX", "/tmp");
     if (!mkdtemp(m->folder)) abort();
-    tiny_add(m, "model.embed_tokens.weight", spec->vocab, spec->hidden, 0, 0, 1);
+    const int gemma = tiny_is_gemma(spec);
+    tiny_add(m, "model.embed_tokens.weight", spec->vocab, spec->hidden, 0, 0,
+             gemma ? 1 / sqrt(spec->hidden) : 1);
     for (int i = 0; i < spec->layers; i++) tiny_layer(m, i);
-    tiny_add(m, "model.norm.weight", 0, spec->hidden, 0, 1, 0.1);
+    tiny_add(m, "model.norm.weight", 0, spec->hidden, 0, !gemma, 0.1);
     if (!spec->tied)
         tiny_add(m, "lm_head.weight", spec->vocab, spec->hidden, spec->fp8, 0, 1.5 / sqrt(spec->hidden));
     tiny_write_config(m);
@@ -231,11 +255,11 @@ static void tiny_matmul(const double *w, int n, int k, const double *x, double *
     }
 }
 
-static void tiny_rmsnorm(const double *x, const double *g, int n, double *y) {
+static void tiny_rmsnorm(const tiny_model *m, const double *x, const double *g, int n, double *y) {
     double sum = 0;
     for (int i = 0; i < n; i++) sum += x[i] * x[i];
     const double r = 1 / sqrt(sum / n + 1e-5);
-    for (int i = 0; i < n; i++) y[i] = x[i] * r * g[i];
+    for (int i = 0; i < n; i++) y[i] = x[i] * r * (g[i] + tiny_is_gemma(&m->spec));
 }
 
 static void tiny_rope(double *head, int dim, int position, double theta) {
@@ -277,25 +301,32 @@ static const double *tiny_weight(const tiny_model *m, int layer, const char *par
     return tiny_get(m, name);
 }
 
+static int tiny_is_local(const tiny_spec *s, int layer) {
+    return s->window && (layer + 1) % s->period;
+}
+
 static void tiny_attention(const tiny_run *run, int layer, int position, const double *q, double *out) {
     const tiny_spec *s = &run->m->spec;
     const int kv = s->kv_heads * s->head_dim;
     double *p = malloc(sizeof(double) * (size_t)(position + 1));
+    const int local = tiny_is_local(s, layer),
+              first = local && position >= s->window ? position - s->window + 1 : 0;
+    const double scale = 1 / sqrt(tiny_is_gemma(s) ? s->head_dim / 2 : s->head_dim);
     for (int h = 0; h < s->q_heads; h++) {
         const int kvh = h / (s->q_heads / s->kv_heads);
         double top = -1e300, sum = 0;
-        for (int t = 0; t <= position; t++) {
+        for (int t = first; t <= position; t++) {
             const double *key =
                 run->k + ((size_t)layer * (size_t)run->tokens + (size_t)t) * (size_t)kv + kvh * s->head_dim;
             p[t] = 0;
             for (int d = 0; d < s->head_dim; d++) p[t] += q[h * s->head_dim + d] * key[d];
-            p[t] /= sqrt(s->head_dim);
+            p[t] *= scale;
             if (p[t] > top) top = p[t];
         }
-        for (int t = 0; t <= position; t++) sum += p[t] = exp(p[t] - top);
+        for (int t = first; t <= position; t++) sum += p[t] = exp(p[t] - top);
         for (int d = 0; d < s->head_dim; d++) {
             double value = 0;
-            for (int t = 0; t <= position; t++)
+            for (int t = first; t <= position; t++)
                 value += p[t] / sum *
                          run->v[((size_t)layer * (size_t)run->tokens + (size_t)t) * (size_t)kv +
                                 (size_t)(kvh * s->head_dim + d)];
@@ -314,19 +345,22 @@ static void tiny_attention_block(tiny_run *run, int layer, int position, double 
     double *delta = o + q_dim;
     const size_t at = ((size_t)layer * (size_t)run->tokens + (size_t)position) * (size_t)kv;
     double *k = run->k + at, *v = run->v + at;
-    tiny_rmsnorm(x, tiny_weight(m, layer, "input_layernorm"), s->hidden, y);
+    tiny_rmsnorm(m, x, tiny_weight(m, layer, "input_layernorm"), s->hidden, y);
     tiny_quantise(m, y, s->hidden);
     tiny_matmul(tiny_weight(m, layer, "self_attn.q_proj"), q_dim, s->hidden, y, q);
     tiny_matmul(tiny_weight(m, layer, "self_attn.k_proj"), kv, s->hidden, y, k);
     tiny_matmul(tiny_weight(m, layer, "self_attn.v_proj"), kv, s->hidden, y, v);
-    const int qk_norm = !strcmp(s->architecture, "Qwen3ForCausalLM");
+    const int qk_norm = tiny_is_gemma(s) || !strcmp(s->architecture, "Qwen3ForCausalLM");
+    const double theta = tiny_is_local(s, layer) ? s->local_theta : s->rope_theta;
     for (int h = 0; h < s->q_heads; h++) {
-        if (qk_norm) tiny_rmsnorm(q + h * dim, tiny_weight(m, layer, "self_attn.q_norm"), dim, q + h * dim);
-        tiny_rope(q + h * dim, dim, position, s->rope_theta);
+        if (qk_norm)
+            tiny_rmsnorm(m, q + h * dim, tiny_weight(m, layer, "self_attn.q_norm"), dim, q + h * dim);
+        tiny_rope(q + h * dim, dim, position, theta);
     }
     for (int h = 0; h < s->kv_heads; h++) {
-        if (qk_norm) tiny_rmsnorm(k + h * dim, tiny_weight(m, layer, "self_attn.k_norm"), dim, k + h * dim);
-        tiny_rope(k + h * dim, dim, position, s->rope_theta);
+        if (qk_norm)
+            tiny_rmsnorm(m, k + h * dim, tiny_weight(m, layer, "self_attn.k_norm"), dim, k + h * dim);
+        tiny_rope(k + h * dim, dim, position, theta);
         for (int d = 0; d < dim; d++) {
             k[h * dim + d] = tiny_round_kv(k[h * dim + d], m->k_scale[layer], h);
             v[h * dim + d] = tiny_round_kv(v[h * dim + d], m->v_scale[layer], h);
@@ -335,6 +369,8 @@ static void tiny_attention_block(tiny_run *run, int layer, int position, double 
     tiny_attention(run, layer, position, q, o);
     tiny_quantise(m, o, q_dim);
     tiny_matmul(tiny_weight(m, layer, "self_attn.o_proj"), s->hidden, q_dim, o, delta);
+    if (tiny_is_gemma(s))
+        tiny_rmsnorm(m, delta, tiny_weight(m, layer, "post_attention_layernorm"), s->hidden, delta);
     for (int i = 0; i < s->hidden; i++) x[i] += delta[i];
     free(y);
 }
@@ -345,13 +381,20 @@ static void tiny_mlp_block(const tiny_model *m, int layer, double *x) {
     double *y = malloc(sizeof(double) * (size_t)(2 * s->hidden + 2 * width)), *gate = y + s->hidden,
            *up = gate + width;
     double *delta = up + width;
-    tiny_rmsnorm(x, tiny_weight(m, layer, "post_attention_layernorm"), s->hidden, y);
+    const int gemma = tiny_is_gemma(s);
+    tiny_rmsnorm(m, x,
+                 tiny_weight(m, layer, gemma ? "pre_feedforward_layernorm" : "post_attention_layernorm"),
+                 s->hidden, y);
     tiny_quantise(m, y, s->hidden);
     tiny_matmul(tiny_weight(m, layer, "mlp.gate_proj"), width, s->hidden, y, gate);
     tiny_matmul(tiny_weight(m, layer, "mlp.up_proj"), width, s->hidden, y, up);
-    for (int i = 0; i < width; i++) gate[i] = gate[i] / (1 + exp(-gate[i])) * up[i];
+    for (int i = 0; i < width; i++) {
+        const double g = gate[i], inner = 0.7978845608028654 * (g + 0.044715 * g * g * g); // sqrt(2 / pi)
+        gate[i] = (gemma ? 0.5 * g * (1 + tanh(inner)) : g / (1 + exp(-g))) * up[i];
+    }
     tiny_quantise(m, gate, width);
     tiny_matmul(tiny_weight(m, layer, "mlp.down_proj"), s->hidden, width, gate, delta);
+    if (gemma) tiny_rmsnorm(m, delta, tiny_weight(m, layer, "post_feedforward_layernorm"), s->hidden, delta);
     for (int i = 0; i < s->hidden; i++) x[i] += delta[i];
     free(y);
 }
@@ -364,12 +407,13 @@ static inline void tiny_forward(const tiny_model *m, const int32_t *ids, int cou
     double *x = malloc(sizeof(double) * (size_t)s->hidden * 2), *y = x + s->hidden;
     const double *embed = tiny_get(m, "model.embed_tokens.weight");
     for (int t = 0; t < count; t++) {
-        for (int i = 0; i < s->hidden; i++) x[i] = embed[ids[t] * s->hidden + i];
+        for (int i = 0; i < s->hidden; i++)
+            x[i] = embed[ids[t] * s->hidden + i] * (tiny_is_gemma(s) ? sqrt(s->hidden) : 1);
         for (int layer = 0; layer < s->layers; layer++) {
             tiny_attention_block(&run, layer, t, x);
             tiny_mlp_block(m, layer, x);
         }
-        tiny_rmsnorm(x, tiny_get(m, "model.norm.weight"), s->hidden, y);
+        tiny_rmsnorm(m, x, tiny_get(m, "model.norm.weight"), s->hidden, y);
         tiny_matmul(s->tied ? embed : tiny_get(m, "lm_head.weight"), s->vocab, s->hidden, y,
                     logits + (size_t)t * (size_t)s->vocab);
     }

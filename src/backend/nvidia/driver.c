@@ -55,12 +55,15 @@ static rd_status attribute(cuda_card *at, int which, int *value) {
 }
 
 static rd_status describe(cuda_card *at, rd_device_info *info, uint32_t *isa) {
-    int major = 0, minor = 0, processors = 0, l2 = 0;
+    int major = 0, minor = 0, processors = 0, l2 = 0, clock = 0, memory_clock = 0, memory_bits = 0;
     size_t bytes = 0;
     RDI_TRY(attribute(at, CUDA_MAJOR, &major));
     RDI_TRY(attribute(at, CUDA_MINOR, &minor));
     RDI_TRY(attribute(at, CUDA_PROCESSORS, &processors));
     RDI_TRY(attribute(at, CUDA_L2_BYTES, &l2));
+    RDI_TRY(attribute(at, CUDA_CLOCK_KHZ, &clock));
+    RDI_TRY(attribute(at, CUDA_MEMORY_CLOCK_KHZ, &memory_clock));
+    RDI_TRY(attribute(at, CUDA_MEMORY_BITS, &memory_bits));
     RDI_TRY(attribute(at, CUDA_SHARED_BYTES_OF_A_BLOCK, &at->shared_limit));
     int error = at->cuda->cuDeviceGetName(at->model, (int)sizeof at->model, at->device);
     if (error != CUDA_SUCCESS) return fail(&at->card, "cuDeviceGetName", error);
@@ -79,6 +82,8 @@ static rd_status describe(cuda_card *at, rd_device_info *info, uint32_t *isa) {
     info->l2_bytes = l2;
     info->lds_bytes = at->shared_limit;
     info->memory_bytes = (int64_t)bytes;
+    at->card.rates =
+        (rdi_rates){clock / 1000, 2.0 * memory_clock * (memory_bits / 8) * 1e-6}; // both edges of the clock
     return RD_OK;
 }
 

@@ -6,8 +6,8 @@
 #include "kernels/common/sm90a_types.h"
 
 // A block holds two groups of four warps, 64 query rows each (head 512: the same 64 rows, 256 output dims each), beside the
-// warp that loads and, for e4m3, four that widen. Keys come in tiles, each of K or V a slot of the ring.
-enum { RDK_PREFILL_SLOTS_MAX = 8, RDK_PREFILL_STATE_BYTES = 1536 };
+// warp that loads and, for e4m3, four that widen values. Keys come in tiles; K and V have rings of their own.
+enum { RDK_PREFILL_SLOTS_MAX = 8, RDK_PREFILL_STATE_BYTES = 1664, RDK_PREFILL_MERGE_THREADS = 128 };
 RDK_HOST_DEVICE int rdk_prefill_rows(int dims) {
     return dims == 512 ? 64 : 128;
 }
@@ -15,8 +15,12 @@ RDK_HOST_DEVICE int rdk_prefill_rows(int dims) {
 RDK_HOST_DEVICE int rdk_prefill_keys(int dims) {
     return dims == 512 ? 32 : dims == 256 ? 64 : 128;
 }
-RDK_HOST_DEVICE int rdk_prefill_slots(int dims) { // as many as 227 KB hold beside the queries
-    return dims <= 64 ? 8 : 5;
+// As many as 227 KB hold beside the queries. Keys of an e4m3 cache stay codes, of half the size.
+RDK_HOST_DEVICE int rdk_prefill_key_slots(int dims, int fp8) {
+    return dims <= 64 ? fp8 ? 8 : 4 : fp8 ? 2 : 3;
+}
+RDK_HOST_DEVICE int rdk_prefill_value_slots(int dims, int fp8) {
+    return dims <= 64 ? fp8 ? 8 : 4 : fp8 ? 4 : 2;
 }
 RDK_HOST_DEVICE int
 rdk_prefill_query_buffers(int dims) { // the next work's queries come in early where they find room
@@ -25,14 +29,19 @@ rdk_prefill_query_buffers(int dims) { // the next work's queries come in early w
 RDK_HOST_DEVICE int rdk_prefill_threads(int fp8) {
     return fp8 ? 512 : 384;
 }
-RDK_HOST_DEVICE int rdk_prefill_tile_bytes(int dims) {
-    return rdk_prefill_slots(dims) * rdk_prefill_keys(dims) * dims * 2 +
+RDK_HOST_DEVICE int rdk_prefill_tile_bytes(int dims, int fp8) {
+    return (rdk_prefill_key_slots(dims, fp8) * (fp8 ? 1 : 2) + rdk_prefill_value_slots(dims, fp8) * 2) *
+               rdk_prefill_keys(dims) * dims +
            rdk_prefill_query_buffers(dims) * rdk_prefill_rows(dims) * dims * 2;
 }
 // 1024: tiles are aligned to their swizzle atoms. Barriers, work entries and a factor a row stand behind them.
-RDK_HOST_DEVICE int rdk_prefill_shared_bytes(int dims) {
-    return rdk_prefill_tile_bytes(dims) + 1024 + RDK_PREFILL_STATE_BYTES;
+RDK_HOST_DEVICE int rdk_prefill_shared_bytes(int dims, int fp8) {
+    return rdk_prefill_tile_bytes(dims, fp8) + 1024 + RDK_PREFILL_STATE_BYTES;
 }
+
+// A call whose row tiles leave multiprocessors idle may be cut along its keys too, at multiples of chunk_keys: every row tile and
+// chunk is a unit, and another launch adds up the partial results of a row, a lane of a warp each.
+enum { RDK_PREFILL_CHUNKS_MAX = 32, RDK_PREFILL_CHUNK_KEYS_MIN = 512 };
 
 // Row `r` of a sequence is query token r / group and head r % group of the KV head: heads that share keys share a tile.
 typedef struct rdk_attn_prefill_sm90a_args {
@@ -47,9 +56,13 @@ typedef struct rdk_attn_prefill_sm90a_args {
     RDK_PTR(const int32_t) q_starts;
     RDK_PTR(const float) sinks; // NULL = none
     RDK_PTR(void) out;
+    RDK_PTR(float)
+    sums; // chunks > 1: [kv_heads, chunks, packed rows of the call, dims], not divided by their weight
+    RDK_PTR(float) tops;     // [kv_heads, chunks, packed rows, 2]: largest logit (base 2), weight
     RDK_PTR(uint32_t) taken; // units beyond one a block that blocks have taken; NULL: there are none
     int64_t q_stride_token, q_stride_head, out_stride_token, out_stride_head, block_table_stride;
-    int32_t seqs, kv_heads, group;
+    int32_t seqs, tokens, kv_heads, group, head_dim;
+    int32_t chunks, chunk_keys;     // of a row tile's keys, each a unit of its own; 1: keys are not cut
     uint32_t group_magic;           // x / group = mulhi(2 x, magic) for x < 2^15
     int32_t heads_together;         // KV heads whose keys and values fit the second-level cache side by side
     int32_t block_tokens, max_keys; // of a cache block; of a block table row

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launch of attn_prefill on sm_90a: arguments of the op in, one launch out, no driver call. Lengths stay on the card: the grid
-// follows from the bounds of the call alone.
+// Launches of attn_prefill on sm_90a: arguments of the op in, one to three launches out, no driver call. Lengths stay on the card:
+// grids, and how keys are cut, follow from the bounds of the call alone.
 #include "kernels/attn/args.h"
 #include "kernels/attn/sm90a_prefill_args.h"
 #include "kernels/rows.h"
@@ -111,8 +111,10 @@ static rdk_attn_prefill_sm90a_args kernel_args(const rdi_attn_args *a, int32_t k
         .out_stride_head = a->out_stride_head,
         .block_table_stride = a->block_table_stride,
         .seqs = (int32_t)a->seqs,
+        .tokens = (int32_t)a->tokens,
         .kv_heads = (int32_t)a->kv_heads,
         .group = group,
+        .head_dim = (int32_t)a->head_dim,
         .group_magic = (uint32_t)((1u << 31) / (uint32_t)group + 1),
         .heads_together = heads_together(a),
         .block_tokens = (int32_t)a->block_tokens,
@@ -129,9 +131,46 @@ static rdk_attn_prefill_sm90a_args kernel_args(const rdi_attn_args *a, int32_t k
     };
 }
 
+// Units of a call, and how its keys are cut.
+typedef struct prefill_cut {
+    int64_t units, rows;              // rows: packed, of one KV head
+    int32_t most, chunks, chunk_keys; // most: chunks for any bound of keys
+} prefill_cut;
+
+// A call with no more units than multiprocessors is cut where rounds of shorter units end sooner. A unit costs about as much as
+// 512 keys beside its own (one H200, head 128: 51 us for 16 tiles of 128 keys, 76 for 32).
+enum { CHUNK_COST_KEYS = 512 };
+static prefill_cut cut_of(const rdi_attn_args *a, int32_t processors) {
+    int64_t rows = a->tokens * (a->q_heads / a->kv_heads), bound = a->max_blocks * a->block_tokens;
+    if (a->max_kv_len > 0 && a->max_kv_len < bound) bound = a->max_kv_len;
+    // The most row tiles that so many rows of so many sequences can take.
+    int64_t each = rdk_prefill_rows((int)a->head_dim), tiles = (rows + (each - 1) * a->seqs) / each;
+    prefill_cut cut = {.units = tiles * a->kv_heads, .rows = rows, .chunks = 1};
+    if (cut.units > processors || bound <= RDK_PREFILL_CHUNK_KEYS_MIN) return cut;
+    cut.most = (int32_t)rdi_min(RDK_PREFILL_CHUNKS_MAX, 4 * (int64_t)processors / rdi_max(cut.units, 1));
+    int64_t least = INT64_MAX;
+    for (int32_t c = 1; c <= cut.most; c++) {
+        int64_t keys = rdi_round_up(rdi_ceil_div(bound, c), RDK_PREFILL_CHUNK_KEYS_MIN),
+                chunks = rdi_ceil_div(bound, keys), rounds = rdi_ceil_div(cut.units * chunks, processors),
+                cost = rounds * (keys + CHUNK_COST_KEYS);
+        if (cost >= least) continue;
+        least = cost;
+        cut.chunks = (int32_t)chunks;
+        cut.chunk_keys = (int32_t)keys;
+    }
+    cut.units *= cut.chunks;
+    return cut;
+}
+
+// Partial results of all chunks: a row's sums, largest logit and weight.
+static int64_t part_bytes(const rdi_attn_args *a, const prefill_cut *cut, int32_t chunks, int64_t floats) {
+    return a->kv_heads * chunks * cut->rows * floats * (int64_t)sizeof(float);
+}
+enum { COUNTER_BYTES = 256 };
 size_t rdi_attn_prefill_sm90a_ws(const void *args, int32_t units) {
-    (void)args, (void)units;
-    return sizeof(uint32_t);
+    const rdi_attn_args *a = args;
+    prefill_cut cut = cut_of(a, units); // no less for fewer keys: callers ask for their longest context
+    return (size_t)(COUNTER_BYTES + part_bytes(a, &cut, cut.most, a->head_dim + 2));
 }
 
 int32_t rdi_attn_prefill_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
@@ -147,12 +186,15 @@ int32_t rdi_attn_prefill_sm90a_geometry(const void *args, void *ws, const rd_dev
         return 0;
     int32_t dims = (int32_t)a->head_dim, launches = 0;
     bool fp8 = a->kv_dtype == RD_DTYPE_E4M3;
+    prefill_cut cut = cut_of(a, device->compute_units);
     rdk_attn_prefill_sm90a_args kernel = kernel_args(a, rdk_prefill_keys(dims));
-    // Each sequence has at most one row tile that is not full.
-    int64_t units = (a->tokens * kernel.group / rdk_prefill_rows(dims) + a->seqs) * a->kv_heads;
-    const uint32_t grid[3] = {(uint32_t)rdi_max(1, rdi_min(units, device->compute_units)), 1, 1},
+    kernel.chunks = cut.chunks;
+    kernel.chunk_keys = cut.chunk_keys;
+    kernel.sums = RDK_ADDR(ws) + COUNTER_BYTES;
+    kernel.tops = kernel.sums + (uint64_t)part_bytes(a, &cut, cut.chunks, a->head_dim);
+    const uint32_t grid[3] = {(uint32_t)rdi_max(1, rdi_min(cut.units, device->compute_units)), 1, 1},
                    one[3] = {1, 1, 1};
-    if (units > device->compute_units) { // blocks take what is left from a counter
+    if (cut.units > device->compute_units || cut.chunks > 1) { // blocks take what is left from a counter
         kernel.taken = RDK_ADDR(ws);
         rdi_launch_fill(&out[launches], "rdk_attn_prefill_sm90a_begin", one, 32, &kernel, sizeof kernel);
         out[launches++].dependent = true;
@@ -160,10 +202,18 @@ int32_t rdi_attn_prefill_sm90a_geometry(const void *args, void *ws, const rd_dev
     rdi_launch *main = &out[launches++];
     rdi_launch_fill(main, prefill_kernel(dims, fp8), grid, (uint32_t)rdk_prefill_threads(fp8), &kernel,
                     sizeof kernel);
-    main->shared_bytes = (uint32_t)rdk_prefill_shared_bytes(dims);
+    main->shared_bytes = (uint32_t)rdk_prefill_shared_bytes(dims, fp8);
     main->dependent = true;
     main->map_count = 2;
     main->map[0] = map_of(a, &k, offsetof(rdk_attn_prefill_sm90a_args, k_map), kernel.box_rows);
     main->map[1] = map_of(a, &v, offsetof(rdk_attn_prefill_sm90a_args, v_map), kernel.box_rows);
+    if (cut.chunks > 1) {
+        int64_t each = RDK_PREFILL_MERGE_THREADS / 32;
+        const uint32_t rows[3] = {(uint32_t)rdi_ceil_div(cut.rows, each), (uint32_t)a->kv_heads, 1};
+        rdi_launch *merge = &out[launches++];
+        rdi_launch_fill(merge, "rdk_attn_prefill_sm90a_merge", rows, RDK_PREFILL_MERGE_THREADS, &kernel,
+                        sizeof kernel);
+        merge->dependent = true;
+    }
     return launches;
 }

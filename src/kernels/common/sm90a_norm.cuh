@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The norm of a row by one block, sixteen elements a thread: eight at 8 t and eight at 8 (threads + t). The order of summation
-// follows from the row's length alone: a thread's elements, a tree over its warp, the warps one after the other.
+// The norm of a row: by one block, sixteen elements a thread, or by a cluster, eight elements a thread, where rows are few.
+//
+// The sum of squares has one order, whoever adds it up. Piece p of a row is elements 256 p .. 256 p + 255, zeros past the end.
+// Eight neighbours: the even ones one after the other by fma, the odd ones too, then even + odd. Thirty-two such sums: pairs 16
+// apart, then 8, 4, 2, 1. Pieces p = j mod 4 one after the other from zero, for each j; then (j=0 + j=1) + (j=2 + j=3).
 #ifndef RDK_SM90A_NORM_CUH
 #define RDK_SM90A_NORM_CUH
 
+#include "kernels/common/sm90a_norm.h"
 #include "kernels/common/sm90a_rows.cuh"
 
 // A residual, where given, takes x in first and its stored sum is what is normalised.
@@ -15,39 +19,53 @@ struct norm_rows {
     float eps, offset; // added to the weight
 };
 
-struct norm_scratch {
-    float4 warps[8];
+struct norm_sums { // of the pieces of a row
+    float4 four[RDK_NORM_PIECES / 4];
 };
 
-// 1 / sqrt(mean square + eps), the same in every thread. v: this thread's squares.
-__device__ __forceinline__ float inverse_norm(const norm_rows &rows, norm_scratch &scratch, float v) {
+__device__ __forceinline__ float squares_of(const eight &e) {
+    float2 sum = {};
 #pragma unroll
-    for (int step = 16; step; step /= 2) v += __shfl_xor_sync(0xffffffffu, v, step);
-    int warps = blockDim.x / 32;
-    if (threadIdx.x % 32 == 0) reinterpret_cast<float *>(scratch.warps)[threadIdx.x / 32] = v;
-    __syncthreads();
-    v = 0.0f;
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-        if (i * 4 >= warps) break;
-        float4 four = scratch.warps[i];
-        v += four.x;
-        v += i * 4 + 1 < warps ? four.y : 0.0f;
-        v += i * 4 + 2 < warps ? four.z : 0.0f;
-        v += i * 4 + 3 < warps ? four.w : 0.0f;
-    }
-    float mean = v / (float)rows.k + rows.eps, r = rsqrtf(mean); // two units off at most: one Newton step
-    return r < INFINITY && r > 0.0f ? fmaf(r * 0.5f, fmaf(-mean * r, r, 1.0f), r) : r;
+    for (int i = 0; i < 8; i += 2) sum.x = fmaf(e.v[i], e.v[i], sum.x), sum.y = fmaf(e.v[i + 1], e.v[i + 1], sum.y);
+    return sum.x + sum.y;
 }
 
-struct two_pieces { // of a row: eight elements each, of which `count` (may be <= 0) exist
-    int32_t row, at[2], count[2];
-    eight e[2];
+// 1 / sqrt(mean square + eps) of `pieces`, a multiple of four, whose sums stand. BATCH loads are under way at once.
+template <int BATCH> __device__ __forceinline__ float inverse_norm(const norm_sums &sums, int pieces, float inverse_k, float eps) {
+    float4 v = {};
+#pragma unroll
+    for (int first = 0; first < RDK_NORM_PIECES / 4; first += BATCH) {
+        if (first * 4 >= pieces) break;
+        float4 next[BATCH];
+#pragma unroll
+        for (int i = 0; i < BATCH; i++)
+            next[i] = i == 0 || (first + i) * 4 < pieces ? sums.four[first + i] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll
+        for (int i = 0; i < BATCH; i++) v.x += next[i].x, v.y += next[i].y, v.z += next[i].z, v.w += next[i].w;
+    }
+    return inverse_root(fmaf((v.x + v.y) + (v.z + v.w), inverse_k, eps));
+}
+
+// By a block whose warps have pieces w and warps + w: v[0] and v[1], the squares of this thread's eight neighbours in each. Lanes
+// exchange the piece that the other half of the warp goes on with.
+__device__ __forceinline__ float inverse_norm(norm_sums &sums, const float (&v)[2], int32_t k, float eps) {
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    float sum = (lane < 16 ? v[0] : v[1]) + __shfl_xor_sync(0xffffffffu, lane < 16 ? v[1] : v[0], 16);
+#pragma unroll
+    for (int step = 8; step; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+    if (lane % 16 == 0) reinterpret_cast<float *>(sums.four)[lane ? warps + warp : warp] = sum;
+    __syncthreads();
+    return inverse_norm<1>(sums, warps * 2, 1.0f / (float)k, eps);
+}
+
+template <int PIECES> struct row_pieces { // eight elements each, of which `count` (may be <= 0) exist
+    int32_t row[PIECES], at[PIECES], count[PIECES];
+    eight e[PIECES];
 };
 
-// emit(two_pieces) for row blockIdx.x. All threads call it together.
+// emit(row_pieces<2>) for row blockIdx.x. All threads call it together.
 template <typename F> __device__ __forceinline__ void normalise(const norm_rows &rows, F emit) {
-    __shared__ norm_scratch scratch;
+    __shared__ norm_sums sums;
     raw_eight weight[2];
 #pragma unroll
     for (int t = 0; t < 2; t++) { // constants of the model: they need not wait
@@ -56,9 +74,9 @@ template <typename F> __device__ __forceinline__ void normalise(const norm_rows 
     }
     wait_dependencies();
     const int64_t row = blockIdx.x;
-    two_pieces p = {(int32_t)row};
+    row_pieces<2> p = {{(int32_t)row, (int32_t)row}};
     auto &e = p.e;
-    float squares = 0.0f;
+    float squares[2];
 #pragma unroll
     for (int t = 0; t < 2; t++) {
         int32_t at = p.at[t] = (t * blockDim.x + threadIdx.x) * 8, count = p.count[t] = rows.k - at;
@@ -69,10 +87,9 @@ template <typename F> __device__ __forceinline__ void normalise(const norm_rows 
             for (int i = 0; i < 8; i++) e[t].v[i] = rounded(held.v[i] + e[t].v[i], rows.residual_type);
             store_eight(rows.residual, row * rows.residual_stride + at, count, rows.residual_type, e[t]);
         }
-#pragma unroll
-        for (int i = 0; i < 8; i++) squares = fmaf(e[t].v[i], e[t].v[i], squares);
+        squares[t] = squares_of(e[t]);
     }
-    float inverse = inverse_norm(rows, scratch, squares);
+    float inverse = inverse_norm(sums, squares, rows.k, rows.eps);
 #pragma unroll
     for (int t = 0; t < 2; t++) {
         eight w = unpack(weight[t], rows.weight_type);
@@ -93,52 +110,101 @@ template <int TYPE> __device__ __forceinline__ uint4 pack_vector(const eight &e)
         word[i] = TYPE == RDK_F16 ? pack_f16(e.v[2 * i], e.v[2 * i + 1]) : pack_bf16(e.v[2 * i], e.v[2 * i + 1]);
     return make_uint4(word[0], word[1], word[2], word[3]);
 }
-__device__ __forceinline__ uint4 vector_at(const void *row, int64_t at, bool valid) {
-    return valid ? __ldcg(reinterpret_cast<const uint4 *>(static_cast<const char *>(row) + at * 2)) : make_uint4(0, 0, 0, 0);
+__device__ __forceinline__ const uint4 *vectors_of(const void *rows, int64_t at) {
+    return reinterpret_cast<const uint4 *>(static_cast<const char *>(rows) + at * 2);
+}
+__device__ __forceinline__ uint4 vector_at(const uint4 *from, bool valid) {
+    return valid ? __ldcg(from) : make_uint4(0, 0, 0, 0);
+}
+
+// The sum that the residual keeps, as it is stored: what is normalised.
+template <int TYPE> __device__ __forceinline__ uint4 add_vectors(uint4 x, uint4 residual) {
+    eight e = unpack_vector<TYPE>(x), held = unpack_vector<TYPE>(residual);
+#pragma unroll
+    for (int i = 0; i < 8; i++) e.v[i] += held.v[i];
+    return pack_vector<TYPE>(e);
+}
+template <int TYPE> __device__ __forceinline__ eight scaled(uint4 x, uint4 weight, float inverse, float offset) {
+    eight e = unpack_vector<TYPE>(x), w = unpack_vector<TYPE>(weight);
+#pragma unroll
+    for (int i = 0; i < 8; i++) e.v[i] = e.v[i] * inverse * (w.v[i] + offset);
+    return e;
 }
 
 // RESIDUAL: rows.residual is given. The row waits for its sum as it is stored, two elements a word.
 template <int TYPE, bool RESIDUAL, typename F> __device__ __forceinline__ void normalise_vectors(const norm_rows &rows, F emit) {
-    __shared__ norm_scratch scratch;
+    __shared__ norm_sums sums;
     int32_t at[2] = {(int32_t)threadIdx.x * 8, (int32_t)(blockDim.x + threadIdx.x) * 8};
     bool valid[2] = {at[0] < rows.k, at[1] < rows.k};
     uint4 weight[2];
 #pragma unroll
-    for (int t = 0; t < 2; t++) weight[t] = vector_at(rows.weight, at[t], valid[t]);
+    for (int t = 0; t < 2; t++) weight[t] = vector_at(vectors_of(rows.weight, at[t]), valid[t]);
     wait_dependencies();
     const int64_t row = blockIdx.x;
     uint4 x[2], residual[2];
 #pragma unroll
-    for (int t = 0; t < 2; t++) x[t] = vector_at(rows.x, row * rows.x_stride + at[t], valid[t]);
+    for (int t = 0; t < 2; t++) x[t] = vector_at(vectors_of(rows.x, row * rows.x_stride + at[t]), valid[t]);
+    if (RESIDUAL) {
 #pragma unroll
-    for (int t = 0; RESIDUAL && t < 2; t++)
-        residual[t] = vector_at(rows.residual, row * rows.residual_stride + at[t], valid[t]);
-    float squares = 0.0f;
+        for (int t = 0; t < 2; t++) residual[t] = vector_at(vectors_of(rows.residual, row * rows.residual_stride + at[t]), valid[t]);
 #pragma unroll
-    for (int t = 0; t < 2; t++) {
-        eight e = unpack_vector<TYPE>(x[t]);
-        if (RESIDUAL) {
-            eight held = unpack_vector<TYPE>(residual[t]);
-#pragma unroll
-            for (int i = 0; i < 8; i++) e.v[i] += held.v[i];
-            x[t] = pack_vector<TYPE>(e);
-            if (valid[t])
-                *reinterpret_cast<uint4 *>(static_cast<char *>(rows.residual) + (row * rows.residual_stride + at[t]) * 2) =
-                    x[t];
-            e = unpack_vector<TYPE>(x[t]);
+        for (int t = 0; t < 2; t++) {
+            x[t] = add_vectors<TYPE>(x[t], residual[t]);
+            if (valid[t]) *const_cast<uint4 *>(vectors_of(rows.residual, row * rows.residual_stride + at[t])) = x[t];
         }
-#pragma unroll
-        for (int i = 0; i < 8; i++) squares = fmaf(e.v[i], e.v[i], squares);
     }
-    float inverse = inverse_norm(rows, scratch, squares);
-    two_pieces p = {(int32_t)row, {at[0], at[1]}, {valid[0] ? 8 : 0, valid[1] ? 8 : 0}};
+    float squares[2] = {squares_of(unpack_vector<TYPE>(x[0])), squares_of(unpack_vector<TYPE>(x[1]))};
+    float inverse = inverse_norm(sums, squares, rows.k, rows.eps);
+    row_pieces<2> p = {{(int32_t)row, (int32_t)row}, {at[0], at[1]}, {valid[0] ? 8 : 0, valid[1] ? 8 : 0}};
 #pragma unroll
-    for (int t = 0; t < 2; t++) {
-        eight w = unpack_vector<TYPE>(weight[t]);
-        p.e[t] = unpack_vector<TYPE>(x[t]);
-#pragma unroll
-        for (int i = 0; i < 8; i++) p.e[t].v[i] = p.e[t].v[i] * inverse * (w.v[i] + rows.offset);
+    for (int t = 0; t < 2; t++) p.e[t] = scaled<TYPE>(x[t], weight[t], inverse, rows.offset);
+    emit(p);
+}
+
+// ---- a cluster of RDK_NORM_BLOCKS blocks a row, a warp a piece -------------------------------------------------------------------
+// Every warp sends its sum to every block of the cluster, onto a barrier there that counts the bytes.
+struct norm_cluster {
+    norm_sums sums;
+    uint64_t arrived;
+};
+
+// This thread's first element.
+__device__ __forceinline__ int32_t norm_cluster_at() {
+    return (int32_t)(cluster_rank() * (blockDim.x / 32) + threadIdx.x / 32) * RDK_NORM_PIECE + (int32_t)(threadIdx.x % 32) * 8;
+}
+
+// emit(row_pieces<1>). Everything that does not wait for data is done before the edge.
+template <int TYPE, bool RESIDUAL, typename F> __device__ __forceinline__ void normalise_cluster(const norm_rows &rows, F emit) {
+    __shared__ norm_cluster shared;
+    const uint32_t rank = cluster_rank(), lane = threadIdx.x % 32, warps = blockDim.x / 32, pieces = warps * RDK_NORM_BLOCKS;
+    if (threadIdx.x == 0) {
+        barrier_init(&shared.arrived, 1);
+        barrier_init_fence();
+        barrier_expect(&shared.arrived, pieces * 4);
     }
+    cluster_arrive_relaxed();
+    const uint32_t piece = rank * warps + threadIdx.x / 32;
+    const int32_t row = blockIdx.x / RDK_NORM_BLOCKS, at = norm_cluster_at();
+    const bool valid = at < rows.k;
+    const uint4 *from = vectors_of(rows.x, row * rows.x_stride + at), *sum = vectors_of(rows.residual, row * rows.residual_stride + at);
+    const uint4 weight = vector_at(vectors_of(rows.weight, at), valid);
+    const uint32_t to = cluster_address(reinterpret_cast<float *>(shared.sums.four) + piece, lane % RDK_NORM_BLOCKS),
+                   barrier = cluster_address(&shared.arrived, lane % RDK_NORM_BLOCKS);
+    const float inverse_k = reciprocal((float)rows.k);
+    wait_dependencies();
+    uint4 x = vector_at(from, valid);
+    if (RESIDUAL) {
+        x = add_vectors<TYPE>(x, vector_at(sum, valid));
+        if (valid) *const_cast<uint4 *>(sum) = x;
+    }
+    float squares = squares_of(unpack_vector<TYPE>(x));
+#pragma unroll
+    for (int step = 16; step; step /= 2) squares += __shfl_xor_sync(0xffffffffu, squares, step);
+    cluster_wait(); // every block has its barrier
+    if (lane < RDK_NORM_BLOCKS) send_f32(to, squares, barrier);
+    barrier_wait(&shared.arrived, 0);
+    float inverse = inverse_norm<8>(shared.sums, (int)pieces, inverse_k, rows.eps);
+    row_pieces<1> p = {{row}, {at}, {valid ? 8 : 0}, {scaled<TYPE>(x, weight, inverse, rows.offset)}};
     emit(p);
 }
 

@@ -67,14 +67,41 @@ __device__ __forceinline__ uint32_t cluster_rank() {
     asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
     return rank;
 }
-__device__ __forceinline__ void cluster_sync() {
-    asm volatile("barrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire;" ::: "memory");
+__device__ __forceinline__ void cluster_arrive() {
+    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
 }
-// Where a barrier of this block stands in block `rank` of the cluster.
-__device__ __forceinline__ uint32_t cluster_address(const uint64_t *barrier, uint32_t rank) {
+// Where nothing but initialised barriers, behind their own fence, is to be seen by the others.
+__device__ __forceinline__ void cluster_arrive_relaxed() {
+    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+}
+__device__ __forceinline__ void cluster_wait() {
+    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+}
+__device__ __forceinline__ void cluster_sync() {
+    cluster_arrive();
+    cluster_wait();
+}
+// Where a place in this block's shared memory stands in that of block `rank` of the cluster.
+__device__ __forceinline__ uint32_t cluster_address(const void *place, uint32_t rank) {
     uint32_t address;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(smem_address(barrier)), "r"(rank));
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(smem_address(place)), "r"(rank));
     return address;
+}
+// A word to such a place; its bytes count on a barrier of the same block.
+__device__ __forceinline__ void send_f32(uint32_t cluster_address, float value, uint32_t barrier) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(cluster_address), "f"(value),
+                 "r"(barrier)
+                 : "memory");
+}
+__device__ __forceinline__ void send_u32(uint32_t cluster_address, uint32_t value, uint32_t barrier) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];" ::"r"(cluster_address), "r"(value),
+                 "r"(barrier)
+                 : "memory");
+}
+__device__ __forceinline__ void send_u64(uint32_t cluster_address, uint64_t value, uint32_t barrier) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.u64 [%0], %1, [%2];" ::"r"(cluster_address), "l"(value),
+                 "r"(barrier)
+                 : "memory");
 }
 __device__ __forceinline__ void barrier_arrive_at(uint32_t cluster_address) {
     asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(cluster_address) : "memory");

@@ -106,10 +106,38 @@ __device__ __forceinline__ uint2 pack_e4m3(const eight &e) {
     return make_uint2(word[0], word[1]);
 }
 
-// x / d, rounded once, where r = 1 / d: Markstein's correction of the product, for finite x and normal d.
-__device__ __forceinline__ float divide_by(float x, float d, float r) {
-    float q = x * r, rest = fmaf(-q, d, x);
-    return isfinite(q) ? fmaf(rest, r, q) : q;
+// 1 / d, rounded once, for d whose exponent is far from both ends: __frcp_rn without its other cases (checked on the device for
+// every mantissa).
+__device__ __forceinline__ float reciprocal(float d) {
+    float r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
+    return fmaf(r, fmaf(-d, r, 1.0f), r);
+}
+
+// x / d, rounded once, where r = 1 / d: Markstein's correction of the product, for finite quotients and normal d.
+__device__ __forceinline__ float divide_finite(float x, float d, float r) {
+    float q = x * r;
+    return fmaf(fmaf(-q, d, x), r, q);
+}
+__device__ __forceinline__ float divide_by(float x, float d, float r) { // for every x
+    float q = x * r;
+    return isfinite(q) ? fmaf(fmaf(-q, d, x), r, q) : q;
+}
+
+// 1 / sqrt(v): rsqrtf is two units off at most, one Newton step follows.
+__device__ __forceinline__ float inverse_root(float v) {
+    float r = rsqrtf(v);
+    return r < INFINITY && r > 0.0f ? fmaf(r * 0.5f, fmaf(-v * r, r, 1.0f), r) : r;
+}
+
+// g / (1 + exp(-z)), two units off at most.
+__device__ __forceinline__ float gated(float g, float z) {
+    return __fdividef(g, 1.0f + expf(-z));
+}
+// g / (1 + exp(-2z)) is g/2 (1 + tanh z) without its cancellation; z = sqrt(2/pi) (g + 0.044715 g^3), arXiv 1606.08415.
+__device__ __forceinline__ float activate(float g, bool gelu) {
+    float z = gelu ? 2.0f * 0.7978845608f * (g + 0.044715f * g * g * g) : g;
+    return gated(g, z);
 }
 
 #endif // RDK_SM90A_ROWS_CUH

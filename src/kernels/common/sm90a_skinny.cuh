@@ -11,17 +11,27 @@
 
 enum { SKINNY_GROUP_ROWS = 64, SKINNY_GROUP_BYTES = 64 * RDK_SKINNY_ROW_BYTES, SKINNY_PREFETCH_UNITS = 4 };
 
-// BOXES of 64 k of the columns in a stage: 1 for 16-bit weights, 2 for 8-bit ones.
-template <int COLUMNS, int GROUPS, int BOXES> struct skinny_ring {
+// BOXES of 64 k of the columns in a stage: 1 for 16-bit weights, 2 for 8-bit ones. HELD: the columns stand behind the ring with all
+// their k blocks, a box each, for every tile of the block.
+template <int COLUMNS, int GROUPS, int BOXES, bool HELD = false> struct skinny_ring {
     static constexpr int columns = COLUMNS, groups = GROUPS, boxes = BOXES;
+    static constexpr bool held = HELD;
     static constexpr int rows = GROUPS * SKINNY_GROUP_ROWS, k_block = BOXES * RDK_SKINNY_BOX_K;
     static constexpr int weight_bytes = GROUPS * SKINNY_GROUP_BYTES, box_bytes = COLUMNS * RDK_SKINNY_ROW_BYTES;
-    static constexpr int stages = rdk_skinny_stages(COLUMNS, rows, BOXES);
-    static constexpr int threads = GROUPS * 128 + 64, residents = rdk_skinny_residents(COLUMNS, rows, BOXES);
+    static constexpr int stages = HELD ? rdk_skinny_held_stages(COLUMNS) : rdk_skinny_stages(COLUMNS, rows, BOXES);
+    static constexpr int threads = GROUPS * 128 + 64, residents = HELD ? 1 : rdk_skinny_residents(COLUMNS, rows, BOXES);
+    static constexpr bool loads = BOXES == 2; // 8-bit weights pass through registers; else wgmma alone reads the ring
     static constexpr int turn_columns = rdk_skinny_turn_columns(COLUMNS);
-    unsigned char tiles[stages][weight_bytes + BOXES * box_bytes];
+    static_assert(!HELD || (rows == RDK_SKINNY_HELD_ROWS && BOXES == 1), "what the host reckons with");
+    unsigned char tiles[stages][weight_bytes + (HELD ? 0 : BOXES * box_bytes)];
     float turn[GROUPS][turn_columns][RDK_SKINNY_TURN_PITCH];
     uint64_t full[stages], empty[stages];
+    __device__ __forceinline__ unsigned char *held_columns() {
+        return reinterpret_cast<unsigned char *>(this) + (sizeof(*this) + 1023) / 1024 * 1024;
+    }
+    __device__ __forceinline__ uint64_t *held_full() {
+        return reinterpret_cast<uint64_t *>(held_columns() + RDK_SKINNY_HELD_BLOCKS * box_bytes);
+    }
 };
 
 struct skinny_cursor { // where a role stands in the ring
@@ -40,6 +50,12 @@ struct skinny_run { // what a block works on: units begin .. end-1 of the line, 
 
 __device__ __forceinline__ int32_t skinny_begin(const rdk_skinny_args &args, int32_t range) {
     return (range * args.range_shares + min(range, args.range_rest)) * args.share_units;
+}
+
+// Where rows are copied by stores and read by loads, every lane arrives by itself: a checker of races follows lanes, and not what a
+// warp's barrier hands on to the one that would arrive for all.
+template <class R> __device__ __forceinline__ bool skinny_lanes_arrive(const rdk_skinny_args &args) {
+    return R::loads && !(args.w_maps && args.a_maps);
 }
 
 // One warp's copy of `rows` rows of 128 bytes into a swizzled tile, for rows that the copy engine cannot address.
@@ -89,7 +105,7 @@ template <class R> __device__ __forceinline__ void skinny_weights(const rdk_skin
             barrier_wait(&r.empty[at.slot], at.parity);
             skinny_copy_rows(to, args.w + row * args.w_stride_bytes + kb * RDK_SKINNY_ROW_BYTES, args.w_stride_bytes, R::rows,
                              args.n - row, (args.k - kb * R::k_block) * elem_bytes);
-            if (lane == 0) barrier_arrive(&r.full[at.slot]);
+            barrier_arrive(&r.full[at.slot]);
         }
         at.advance<R::stages>();
         if (++kb == args.k_blocks) kb = 0, tile++;
@@ -118,17 +134,25 @@ template <class R> __device__ __forceinline__ void skinny_columns(const rdk_skin
                 skinny_copy_rows(to + box * R::box_bytes, from + k * 2, args.a_stride_bytes, R::columns,
                                  args.columns - run.column, (args.k - k) * 2);
             }
-            if (lane == 0) barrier_arrive(&r.full[at.slot]);
+            barrier_arrive(&r.full[at.slot]);
         }
         at.advance<R::stages>();
         if (++kb == args.k_blocks) kb = 0;
     }
 }
 
+template <class R> __device__ __forceinline__ void skinny_held_columns(const rdk_skinny_args &args, R &r, const skinny_run &run) {
+    wait_dependencies();
+    if (threadIdx.x % 32) return;
+    barrier_expect(r.held_full(), args.k_blocks * R::box_bytes);
+    for (int32_t box = 0; box < args.k_blocks; box++)
+        copy_box(r.held_columns() + box * R::box_bytes, args.a_map, r.held_full(), box * RDK_SKINNY_BOX_K, run.column);
+}
+
 // This warp is done with a stage.
-template <class R> __device__ __forceinline__ void skinny_release(R &r, skinny_cursor &tail) {
+template <class R> __device__ __forceinline__ void skinny_release(R &r, skinny_cursor &tail, bool all_lanes = false) {
     __syncwarp();
-    if (threadIdx.x % 32 == 0) barrier_arrive(&r.empty[tail.slot]);
+    if (threadIdx.x % 32 == 0 || all_lanes) barrier_arrive(&r.empty[tail.slot]);
     tail.advance<R::stages>();
 }
 
@@ -222,11 +246,56 @@ __device__ __forceinline__ void skinny_store_four(const rdk_skinny_args &args, i
     }
 }
 
-// The tile stands with weight rows across the lanes; the output wants them side by side: turned in shared memory, so that a
-// group writes 64 neighbours of a token at once.
+__device__ __forceinline__ uint32_t turn_8x8(uint32_t pairs) { // of 16-bit elements: lane l has row l / 4, columns l % 4 * 2 and the next
+    uint32_t turned;
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(turned) : "r"(pairs));
+    return turned;
+}
+
+// From registers, where a column is a token. f32: eight lanes have 32 neighbouring bytes of a token. 16-bit: after a turn four lanes
+// have them, and a pair of lanes exchanges words so that each has eight bytes. False where that does not fit.
+template <class R>
+__device__ __forceinline__ bool skinny_store_direct(const rdk_skinny_args &args, const skinny_run &run, int32_t first_row,
+                                                    const float (&sum)[R::columns / 2]) {
+    bool f32 = args.c_type == RDK_F32, f16 = args.c_type == RDK_F16;
+    if (args.parts != 1 || (!f32 && (first_row + SKINNY_GROUP_ROWS > args.n || args.c_stride % 4 || (uint64_t)args.c % 8))) return false;
+    int32_t lane = threadIdx.x % 32, pair = lane % 4, row = first_row + threadIdx.x % 128 / 32 * 16 + lane / 4;
+    float bias[2] = {0.0f, 0.0f};
+    for (int i = 0; args.bias && i < 2; i++)
+        if (row + i * 8 < args.n) bias[i] = load_element(args.bias, row + i * 8, args.bias_type);
+    // 16-bit: the even lane of a pair takes the first eight rows' words.
+    int32_t at = row - lane / 4 + (pair % 2 ? 6 : 0) + pair * 2;
+#pragma unroll
+    for (int j = 0; j < R::columns / 8; j++) {
+        if (run.column + j * 8 >= args.columns) break;
+        float v[4]; // of a row two columns, of the row eight on two columns
+#pragma unroll
+        for (int i = 0; i < 4; i++) v[i] = args.bias ? sum[j * 4 + i] + bias[i / 2] : sum[j * 4 + i];
+        if (f32) {
+            int32_t token = run.column + j * 8 + pair * 2;
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                if (token + i % 2 < args.columns && row + i / 2 * 8 < args.n)
+                    static_cast<float *>(args.c)[(token + i % 2) * args.c_stride + row + i / 2 * 8] = v[i];
+            continue;
+        }
+        uint32_t low = turn_8x8(f16 ? pack_f16(v[0], v[1]) : pack_bf16(v[0], v[1]));
+        uint32_t high = turn_8x8(f16 ? pack_f16(v[2], v[3]) : pack_bf16(v[2], v[3]));
+        uint32_t other = __shfl_xor_sync(0xffffffffu, pair % 2 ? low : high, 1);
+        int32_t token = run.column + j * 8 + lane / 4;
+        if (token < args.columns)
+            *reinterpret_cast<uint2 *>(static_cast<char *>(args.c) + (token * args.c_stride + at) * 2) =
+                pair % 2 ? make_uint2(other, high) : make_uint2(low, other);
+    }
+    return true;
+}
+
+// The tile stands with weight rows across the lanes; the output wants them side by side. Where registers do not do: turned in shared
+// memory, so that a group writes 64 neighbours of a token at once.
 template <class R>
 __device__ __forceinline__ void skinny_store(const rdk_skinny_args &args, R &r, const skinny_run &run, int group, int32_t first_row,
                                              const float (&sum)[R::columns / 2]) {
+    if (skinny_store_direct<R>(args, run, first_row, sum)) return;
     int32_t thread = threadIdx.x % 128, row = thread / 32 * 16 + thread % 32 / 4, column = thread % 4 * 2;
     int32_t tokens = args.columns / args.parts, pass_tokens = R::turn_columns / args.parts;
 #pragma unroll
@@ -260,9 +329,10 @@ template <class R> __device__ __forceinline__ void skinny_start(const rdk_skinny
     if (threadIdx.x == 0) {
         prefetch_map(args.w_map);
         prefetch_map(args.a_map);
+        if (R::held) barrier_init(r.held_full(), 1);
         for (int i = 0; i < R::stages; i++) {
-            barrier_init(&r.full[i], 2); // weights and columns
-            barrier_init(&r.empty[i], R::groups * 4);
+            barrier_init(&r.full[i], (args.w_maps ? 1 : 32) + (R::held ? 0 : args.a_maps ? 1 : 32)); // weights and columns
+            barrier_init(&r.empty[i], R::groups * 4 * (skinny_lanes_arrive<R>(args) ? 32 : 1));
         }
         barrier_init_fence();
     }
@@ -275,6 +345,23 @@ template <class R> __device__ __forceinline__ skinny_run skinny_share(const rdk_
     int32_t range = args.ranges - 1 - (int32_t)blockIdx.y;
     return {range, skinny_begin(args, range), skinny_begin(args, range + 1), (int32_t)blockIdx.x,
             (int32_t)blockIdx.x * R::columns};
+}
+
+// The body of a kernel: a warp for each side of the ring, the groups for multiply(ring, run).
+template <class R, typename F> __device__ __forceinline__ void skinny_block(const rdk_skinny_args &args, F multiply) {
+    extern __shared__ unsigned char shared_bytes[];
+    R &r = *reinterpret_cast<R *>(shared_bytes + (1024 - smem_address(shared_bytes) % 1024) % 1024);
+    skinny_start(args, r);
+    skinny_run run = skinny_share<R>(args);
+    int32_t warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
+    if (warp == R::groups * 4)
+        skinny_weights(args, r, run);
+    else if (warp != R::groups * 4 + 1)
+        multiply(r, run);
+    else if constexpr (R::held)
+        skinny_held_columns(args, r, run);
+    else
+        skinny_columns(args, r, run);
 }
 
 // f16 has 11 significant bits and f32 24, a bf16 part eight. Parts are cut off, not rounded: none overflows and their sum is exact.
@@ -297,5 +384,11 @@ __device__ __forceinline__ void skinny_split(const rdk_skinny_split_args &args) 
                     args.k - at, RDK_BF16, cut);
     }
 }
+
+#define SKINNY_SPLIT_KERNEL(name_)                                                                                       \
+    extern "C" __global__ void __launch_bounds__(RDK_SKINNY_SPLIT_THREADS)                                               \
+        name_(const __grid_constant__ rdk_skinny_split_args args) {                                                      \
+        skinny_split(args);                                                                                              \
+    }
 
 #endif // RDK_SM90A_SKINNY_CUH

@@ -64,5 +64,21 @@ RDK_HOST_DEVICE int rdk_skinny_shared_bytes(int columns, int rows, int boxes) {
     return rdk_skinny_fixed_bytes(columns, rows) +
            rdk_skinny_stages(columns, rows, boxes) * (rdk_skinny_stage_bytes(columns, rows, boxes) + 16);
 }
+// Where all k blocks of the columns are held beside a ring of weights alone, of one box each: a tile of 128 rows.
+enum { RDK_SKINNY_HELD_ROWS = 128, RDK_SKINNY_HELD_BLOCKS = 9 }; // K up to 576
+RDK_HOST_DEVICE int rdk_skinny_held_bytes(int columns) {         // with what aligns them, and a barrier
+    return 1024 + RDK_SKINNY_HELD_BLOCKS * columns * RDK_SKINNY_ROW_BYTES + 16;
+}
+RDK_HOST_DEVICE int rdk_skinny_held_stages(int columns) {
+    int stage = RDK_SKINNY_HELD_ROWS * RDK_SKINNY_ROW_BYTES + 16;
+    int fit = (227 * 1024 - rdk_skinny_fixed_bytes(columns, RDK_SKINNY_HELD_ROWS) -
+               rdk_skinny_held_bytes(columns)) /
+              stage;
+    return fit < RDK_SKINNY_STAGES_MAX ? fit : RDK_SKINNY_STAGES_MAX;
+}
+RDK_HOST_DEVICE int rdk_skinny_held_shared_bytes(int columns) {
+    return rdk_skinny_fixed_bytes(columns, RDK_SKINNY_HELD_ROWS) + rdk_skinny_held_bytes(columns) +
+           rdk_skinny_held_stages(columns) * (RDK_SKINNY_HELD_ROWS * RDK_SKINNY_ROW_BYTES + 16);
+}
 
 #endif // RDK_SM90A_SKINNY_H

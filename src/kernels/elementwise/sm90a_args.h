@@ -7,10 +7,11 @@
 
 enum {
     RDK_ROW_THREADS = 128,
-    RDK_ROPE_HEADS = 4, // of one token, by a warp, where there are many
+    RDK_ROPE_HEADS = 4, // of one token, by a warp, where there are many; of more than 128 dims half of them
     RDK_SAMPLE_THREADS = 1024,
-    RDK_SAMPLE_SPLIT_ELEMS = 8192,
-    RDK_SAMPLE_BINS = 2048
+    RDK_SAMPLE_BLOCKS = 8,              // of a row
+    RDK_SAMPLE_SHARED_BYTES = 76 << 10, // of a block beside its logits
+    RDK_SAMPLE_HELD_ELEMS = 37888       // of them: 148 KB
 };
 
 typedef struct rdk_rmsnorm_sm90a_args {
@@ -54,7 +55,8 @@ typedef struct rdk_kv_write_sm90a_args {
     int64_t k_stride_token, k_stride_head, v_stride_token, v_stride_head;
     int64_t kc_stride_block, kc_stride_token, kc_stride_head, kc_stride_dim;
     int64_t vc_stride_block, vc_stride_token, vc_stride_head, vc_stride_dim,
-        capacity; // blocks * block_tokens
+        capacity;           // blocks * block_tokens
+    uint64_t block_inverse; // 2^64 / block_tokens, rounded up
     int32_t kv_heads, head_dim, block_tokens, k_interleave, x_type, kv_type;
 } rdk_kv_write_sm90a_args;
 
@@ -76,14 +78,9 @@ typedef struct rdk_sample_sm90a_args {
     RDK_PTR(const float) logits;
     RDK_PTR(const void) params; // rd_sample_row
     RDK_PTR(int32_t) ids;
-    RDK_PTR(void) words; // rows of rdk_sample_row_bytes
     int64_t logits_stride;
-    int32_t vocab, splits;
+    int32_t vocab, slice,
+        held; // logits of a block, a multiple of four, and how many of them its shared memory has room for
 } rdk_sample_sm90a_args;
-
-// The workspace of a row: 64-bit tops of its slices and masses of its bins, 32-bit counts of the bins, how many slices are done.
-RDK_HOST_DEVICE int64_t rdk_sample_row_bytes(int32_t splits) {
-    return (splits + 1) / 2 * 16 + RDK_SAMPLE_BINS * 12 + 16;
-}
 
 #endif // RDI_ELEMENTWISE_SM90A_ARGS_H

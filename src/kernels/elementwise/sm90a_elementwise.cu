@@ -10,36 +10,39 @@ __device__ __forceinline__ norm_rows rows_of(const rdk_rmsnorm_sm90a_args &args)
 }
 extern "C" __global__ void __launch_bounds__(1024) rdk_rmsnorm_sm90a_any(const __grid_constant__ rdk_rmsnorm_sm90a_args args) {
     launch_dependents();
-    normalise(rows_of(args), [&](const two_pieces &p) {
-        for (int t = 0; t < 2; t++) store_eight(args.y, (int64_t)p.row * args.y_stride + p.at[t], p.count[t], args.y_type, p.e[t]);
+    normalise(rows_of(args), [&](const row_pieces<2> &p) {
+        for (int t = 0; t < 2; t++)
+            store_eight(args.y, (int64_t)p.row[t] * args.y_stride + p.at[t], p.count[t], args.y_type, p.e[t]);
     });
+}
+template <int TYPE, int PIECES>
+__device__ __forceinline__ void store_vectors(const rdk_rmsnorm_sm90a_args &args, const row_pieces<PIECES> &p) {
+#pragma unroll
+    for (int t = 0; t < PIECES; t++)
+        if (p.count[t]) *const_cast<uint4 *>(vectors_of(args.y, (int64_t)p.row[t] * args.y_stride + p.at[t])) = pack_vector<TYPE>(p.e[t]);
 }
 template <int TYPE, bool RESIDUAL> __device__ __forceinline__ void rmsnorm_vectors(const rdk_rmsnorm_sm90a_args &args) {
     launch_dependents();
-    normalise_vectors<TYPE, RESIDUAL>(rows_of(args), [&](const two_pieces &p) {
-#pragma unroll
-        for (int t = 0; t < 2; t++)
-            if (p.count[t])
-                *reinterpret_cast<uint4 *>(static_cast<char *>(args.y) + ((int64_t)p.row * args.y_stride + p.at[t]) * 2) =
-                    pack_vector<TYPE>(p.e[t]);
-    });
+    normalise_vectors<TYPE, RESIDUAL>(rows_of(args), [&](const row_pieces<2> &p) { store_vectors<TYPE>(args, p); });
 }
-#define NORM_KERNEL(name_, type_, residual_)                                                                             \
+template <int TYPE, bool RESIDUAL> __device__ __forceinline__ void rmsnorm_cluster(const rdk_rmsnorm_sm90a_args &args) {
+    launch_dependents();
+    normalise_cluster<TYPE, RESIDUAL>(rows_of(args), [&](const row_pieces<1> &p) { store_vectors<TYPE>(args, p); });
+}
+#define NORM_KERNELS(name_, type_, residual_)                                                                            \
     extern "C" __global__ void __launch_bounds__(512, 3) name_(const __grid_constant__ rdk_rmsnorm_sm90a_args args) {      \
         rmsnorm_vectors<type_, residual_>(args);                                                                         \
+    }                                                                                                                    \
+    extern "C" __global__ void __cluster_dims__(RDK_NORM_BLOCKS, 1, 1) __launch_bounds__(8192 / 8 / RDK_NORM_BLOCKS)     \
+        name_##_cluster(const __grid_constant__ rdk_rmsnorm_sm90a_args args) {                                           \
+        rmsnorm_cluster<type_, residual_>(args);                                                                         \
     }
-NORM_KERNEL(rdk_rmsnorm_sm90a_bf16, RDK_BF16, false)
-NORM_KERNEL(rdk_rmsnorm_sm90a_bf16_add, RDK_BF16, true)
-NORM_KERNEL(rdk_rmsnorm_sm90a_f16, RDK_F16, false)
-NORM_KERNEL(rdk_rmsnorm_sm90a_f16_add, RDK_F16, true)
+NORM_KERNELS(rdk_rmsnorm_sm90a_bf16, RDK_BF16, false)
+NORM_KERNELS(rdk_rmsnorm_sm90a_bf16_add, RDK_BF16, true)
+NORM_KERNELS(rdk_rmsnorm_sm90a_f16, RDK_F16, false)
+NORM_KERNELS(rdk_rmsnorm_sm90a_f16_add, RDK_F16, true)
 
 // ---- act_mul: eight elements a thread, grid (columns, rows) ----------------------------------------------------------------
-// g / (1 + exp(-2z)) is g/2 (1 + tanh z) without its cancellation; z = sqrt(2/pi) (g + 0.044715 g^3), arXiv 1606.08415.
-__device__ __forceinline__ float activate(float g, bool gelu) {
-    float z = gelu ? 2.0f * 0.7978845608f * (g + 0.044715f * g * g * g) : g;
-    return g / (1.0f + expf(-z));
-}
-
 extern "C" __global__ void __launch_bounds__(RDK_ROW_THREADS)
     rdk_act_mul_sm90a(const __grid_constant__ rdk_act_mul_sm90a_args args) {
     launch_dependents();

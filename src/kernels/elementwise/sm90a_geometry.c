@@ -17,7 +17,7 @@ static int32_t one_launch(rdi_launch *out, const char *kernel, int64_t x, int64_
 int32_t rdi_rmsnorm_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
                                    rdi_launch *out) {
     const rdi_rmsnorm_args *a = args;
-    (void)ws, (void)device;
+    (void)ws;
     if (a->residual && !rdi_launch_takes_type("rmsnorm", "residual", a->residual_dtype)) return 0;
     const rdk_rmsnorm_sm90a_args kernel = {
         .x = RDK_ADDR(a->x),
@@ -35,16 +35,23 @@ int32_t rdi_rmsnorm_sm90a_geometry(const void *args, void *ws, const rd_device_i
         .eps = a->eps,
         .weight_offset = a->unit_offset ? 1.0f : 0.0f,
     };
-    static const char *const names[2][2] = {{"rdk_rmsnorm_sm90a_bf16", "rdk_rmsnorm_sm90a_bf16_add"},
-                                            {"rdk_rmsnorm_sm90a_f16", "rdk_rmsnorm_sm90a_f16_add"}};
+    static const char *const names[2][2][2] = {
+        {{"rdk_rmsnorm_sm90a_bf16", "rdk_rmsnorm_sm90a_bf16_cluster"},
+         {"rdk_rmsnorm_sm90a_bf16_add", "rdk_rmsnorm_sm90a_bf16_add_cluster"}},
+        {{"rdk_rmsnorm_sm90a_f16", "rdk_rmsnorm_sm90a_f16_cluster"},
+         {"rdk_rmsnorm_sm90a_f16_add", "rdk_rmsnorm_sm90a_f16_add_cluster"}}};
     rd_dtype type = a->x_dtype;
     bool vector =
         rdk_norm_vector(a->x, a->x_stride, a->k, type, type) &&
         rdk_norm_vector(a->y, a->y_stride, a->k, a->y_dtype, type) &&
         rdk_norm_vector(a->weight, 0, a->k, a->weight_dtype, type) &&
         (!a->residual || rdk_norm_vector(a->residual, a->residual_stride, a->k, a->residual_dtype, type));
-    const char *name = vector ? names[type == RD_DTYPE_F16][a->residual != NULL] : "rdk_rmsnorm_sm90a_any";
-    return one_launch(out, name, a->m, 1, rdk_norm_threads(a->k), &kernel, sizeof kernel);
+    bool cluster = vector && rdk_norm_clusters(a->m, device->compute_units);
+    const char *name =
+        vector ? names[type == RD_DTYPE_F16][a->residual != NULL][cluster] : "rdk_rmsnorm_sm90a_any";
+    return one_launch(out, name, a->m * (cluster ? RDK_NORM_BLOCKS : 1), 1,
+                      cluster ? rdk_norm_cluster_threads(a->k) : rdk_norm_threads(a->k), &kernel,
+                      sizeof kernel);
 }
 
 int32_t rdi_act_mul_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
@@ -133,6 +140,7 @@ static rdk_kv_write_sm90a_args kv_write_args(const rdi_kv_write_args *a) {
         .vc_stride_head = a->vc_stride_head,
         .vc_stride_dim = a->vc_stride_dim,
         .capacity = a->blocks * a->block_tokens,
+        .block_inverse = UINT64_MAX / (uint64_t)a->block_tokens + 1,
         .kv_heads = (int32_t)a->kv_heads,
         .head_dim = (int32_t)a->head_dim,
         .block_tokens = (int32_t)a->block_tokens,
@@ -162,7 +170,8 @@ static bool turns_words(const rdi_rope_args *a) {
     return a->q_dtype == a->k_dtype && (a->q_dtype == RD_DTYPE_BF16 || a->q_dtype == RD_DTYPE_F16) &&
            !a->interleaved && a->head_dim <= 256 && a->head_dim % 2 == 0 && a->rotary_dim % 4 == 0 &&
            has_words(a->q, a->q_stride_token, a->q_stride_head) &&
-           has_words(a->k, a->k_stride_token, a->k_stride_head);
+           has_words(a->k, a->k_stride_token, a->k_stride_head) &&
+           (!a->q_norm || (has_words(a->q_norm, 0, 0) && has_words(a->k_norm, 0, 0)));
 }
 
 int32_t rdi_rope_kv_write_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
@@ -183,7 +192,7 @@ int32_t rdi_rope_kv_write_sm90a_geometry(const void *args, void *ws, const rd_de
     // Several heads a warp where that still leaves every multiprocessor enough warps.
     bool many =
         a->rope.tokens * (q_heads + 2 * kv_heads) >= (int64_t)device->compute_units * 32 * RDK_ROPE_HEADS;
-    int64_t heads = many ? RDK_ROPE_HEADS : 1;
+    int64_t heads = !many ? 1 : a->rope.head_dim > 128 ? RDK_ROPE_HEADS / 2 : RDK_ROPE_HEADS;
     int64_t warps = a->rope.tokens * (rdi_ceil_div(q_heads, heads) + 2 * rdi_ceil_div(kv_heads, heads));
     return head_launch(names[a->rope.q_dtype == RD_DTYPE_F16][a->rope.head_dim > 128][many], warps, &kernel,
                        sizeof kernel, out);
@@ -208,26 +217,22 @@ int32_t rdi_embed_sm90a_geometry(const void *args, void *ws, const rd_device_inf
                       &kernel, sizeof kernel);
 }
 
-size_t rdi_sample_sm90a_ws(const void *args, int32_t units) {
-    const rdi_sample_args *a = args;
-    (void)units;
-    return (size_t)(a->rows * rdk_sample_row_bytes((int32_t)rdi_ceil_div(a->vocab, RDK_SAMPLE_SPLIT_ELEMS)));
-}
-
 int32_t rdi_sample_sm90a_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
     const rdi_sample_args *a = args;
-    int64_t splits = rdi_ceil_div(a->vocab, RDK_SAMPLE_SPLIT_ELEMS);
-    (void)device;
+    int64_t slice = rdi_ceil_div(a->vocab, RDK_SAMPLE_BLOCKS * 4) * 4,
+            held = rdi_min(slice, RDK_SAMPLE_HELD_ELEMS);
+    (void)ws, (void)device;
     const rdk_sample_sm90a_args kernel = {
         .logits = RDK_ADDR(a->logits),
         .params = RDK_ADDR(a->params),
         .ids = RDK_ADDR(a->ids),
-        .words = RDK_ADDR(ws),
         .logits_stride = a->logits_stride,
         .vocab = (int32_t)a->vocab,
-        .splits = (int32_t)splits,
+        .slice = (int32_t)slice,
+        .held = (int32_t)held,
     };
-    one_launch(&out[0], "rdk_sample_sm90a_tops", splits, a->rows, 256, &kernel, sizeof kernel);
-    one_launch(&out[1], "rdk_sample_sm90a_draw", splits, a->rows, RDK_SAMPLE_THREADS, &kernel, sizeof kernel);
-    return 2;
+    one_launch(out, "rdk_sample_sm90a", a->rows * RDK_SAMPLE_BLOCKS, 1, RDK_SAMPLE_THREADS, &kernel,
+               sizeof kernel);
+    out->shared_bytes = (uint32_t)(RDK_SAMPLE_SHARED_BYTES + held * 4);
+    return 1;
 }

@@ -29,6 +29,17 @@ __device__ __forceinline__ float head_element(const head_view &head, int32_t d) 
     return head.type == RDK_F16 ? __half2float(__ushort_as_half(bits)) : __uint_as_float((uint32_t)bits << 16);
 }
 
+// What a frequency turns at each position, in 2^-64 of a turn: whole turns fall off the top of the product, and at position 10^6
+// an angle is as good as at 0 (a float's would be 0.06 off).
+__device__ __forceinline__ uint64_t turn_of(float frequency) {
+    double turns = (double)frequency * 0.15915494309189535;
+    return __double2ull_rz((turns - floor(turns)) * 0x1p64);
+}
+__device__ __forceinline__ void sine_cosine(uint64_t turn, int32_t position, float &sine, float &cosine) {
+    int32_t half_turns = (int32_t)((turn * (uint64_t)(int64_t)position) >> 32); // 2^-31 of one
+    sincospif((float)half_turns * 0x1p-31f, &sine, &cosine);
+}
+
 // A head of up to 64 * PAIRS dims: lane l holds pairs l, l + 32, ... and what is not turned beside them.
 template <int PAIRS> struct head_values {
     float first[PAIRS], second[PAIRS], rest[PAIRS * 2];
@@ -55,7 +66,7 @@ template <int PAIRS, typename F> __device__ __forceinline__ void fill(const rdk_
 
 // Constants of the model, which need not wait: frequencies and, with qk-norm, weights.
 template <int PAIRS> struct head_constants {
-    float frequency[PAIRS];
+    uint64_t turn[PAIRS];
     head_values<PAIRS> weight;
 };
 template <int PAIRS>
@@ -63,7 +74,7 @@ __device__ __forceinline__ void load_constants(const rdk_rope_sm90a_args &args, 
 #pragma unroll
     for (int t = 0; t < PAIRS; t++) {
         int32_t i = threadIdx.x % 32 + t * 32;
-        c.frequency[t] = i < args.rotary_dim / 2 ? args.inv_freq[i] : 0.0f;
+        c.turn[t] = i < args.rotary_dim / 2 ? turn_of(args.inv_freq[i]) : 0;
     }
     if (norm) fill(args, c.weight, [&](int32_t d) { return load_element(norm, d, args.norm_type) + args.weight_offset; });
 }
@@ -80,7 +91,7 @@ __device__ __forceinline__ void turn_head(const rdk_rope_sm90a_args &args, const
         for (int t = 0; t < PAIRS * 2; t++) squares = fmaf(v.rest[t], v.rest[t], squares);
 #pragma unroll
         for (int step = 16; step; step /= 2) squares += __shfl_xor_sync(0xffffffffu, squares, step);
-        float inverse = 1.0f / sqrtf(squares / (float)args.head_dim + args.eps);
+        float inverse = inverse_root(fmaf(squares, reciprocal((float)args.head_dim), args.eps));
 #pragma unroll
         for (int t = 0; t < PAIRS; t++) v.first[t] *= inverse * c.weight.first[t], v.second[t] *= inverse * c.weight.second[t];
 #pragma unroll
@@ -90,10 +101,8 @@ __device__ __forceinline__ void turn_head(const rdk_rope_sm90a_args &args, const
     for (int t = 0; t < PAIRS; t++) {
         int32_t i = threadIdx.x % 32 + t * 32;
         if (i >= args.rotary_dim / 2) continue;
-        // Whole turns go in double: at position 10^6 a float angle would be 0.06 off.
-        double turns = (double)position * (double)c.frequency[t] * 0.15915494309189535;
         float sine, cosine, a = v.first[t], b = v.second[t];
-        sincospif(2.0f * (float)(turns - rint(turns)), &sine, &cosine);
+        sine_cosine(c.turn[t], position, sine, cosine);
         emit(first_of(args, i), fmaf(a, cosine, -__fmul_rn(b, sine))); // written out: every kernel of this file gives the same bits
         emit(second_of(args, i), fmaf(b, cosine, __fmul_rn(a, sine)));
     }
@@ -145,11 +154,21 @@ ROPE_KERNEL(256)
 ROPE_KERNEL(512)
 
 // ---- kv_write -------------------------------------------------------------------------------------------------------------
-__device__ __forceinline__ void write_cache(void *cache, int type, int64_t at, int64_t stride, int32_t count, float scale,
+struct kv_scale {
+    float scale, inverse;
+    kv_scale() = default;
+    // Of a head; constants of the model, which need not wait.
+    __device__ __forceinline__ kv_scale(const float *scales, int32_t head) {
+        scale = scales ? scales[head] : 1.0f;
+        inverse = __frcp_rn(scale);
+    }
+    __device__ __forceinline__ float apply(float x) const { return divide_by(x, scale, inverse); }
+};
+
+__device__ __forceinline__ void write_cache(void *cache, int type, int64_t at, int64_t stride, int32_t count, const kv_scale &scale,
                                             eight e) {
-    float inverse = __frcp_rn(scale);
 #pragma unroll
-    for (int i = 0; i < 8; i++) e.v[i] = divide_by(e.v[i], scale, inverse);
+    for (int i = 0; i < 8; i++) e.v[i] = scale.apply(e.v[i]);
     if (type != RDK_E4M3 && stride == 1) {
         store_eight(cache, at, count, type, e);
         return;
@@ -174,11 +193,14 @@ struct cached_token { // where a token goes
     int64_t block, in_block;
 };
 
-// False: nowhere.
-__device__ __forceinline__ bool find_slot(const rdk_kv_write_sm90a_args &args, int64_t token, cached_token &to) {
-    int64_t slot = __ldcg(reinterpret_cast<const long long *>(args.slots) + token);
-    to.block = (uint32_t)slot / (uint32_t)args.block_tokens; // a slot that counts has 32 bits
-    to.in_block = (uint32_t)slot % (uint32_t)args.block_tokens;
+__device__ __forceinline__ int64_t slot_of(const rdk_kv_write_sm90a_args &args, int64_t token) {
+    return __ldcg(reinterpret_cast<const long long *>(args.slots) + token);
+}
+// False: nowhere. A slot that counts has 32 bits; block_inverse: 2^64 / block_tokens, rounded up (Lemire, Kaser and Kurz, "Faster
+// remainder by direct computation", 2019: exact for 32-bit operands from 2 on).
+__device__ __forceinline__ bool find_slot(const rdk_kv_write_sm90a_args &args, int64_t slot, cached_token &to) {
+    to.block = args.block_tokens == 1 ? (uint32_t)slot : (int64_t)__umul64hi((uint32_t)slot, args.block_inverse);
+    to.in_block = (uint32_t)slot - (uint32_t)to.block * (uint32_t)args.block_tokens;
     return slot >= 0 && slot < args.capacity;
 }
 
@@ -190,13 +212,14 @@ __device__ __forceinline__ int64_t k_cache_at(const rdk_kv_write_sm90a_args &arg
                                          : to.in_block * args.kc_stride_token);
 }
 
-__device__ __forceinline__ void write_v(const rdk_kv_write_sm90a_args &args, cached_token to, int64_t token, int32_t head,
-                                        int32_t d) {
-    int32_t count = args.head_dim - d;
-    eight v = load_eight(args.v, token * args.v_stride_token + head * args.v_stride_head + d, count, args.x_type);
+__device__ __forceinline__ raw_eight load_v(const rdk_kv_write_sm90a_args &args, int type, int64_t token, int32_t head, int32_t d) {
+    return load_raw(args.v, token * args.v_stride_token + head * args.v_stride_head + d, args.head_dim - d, type);
+}
+__device__ __forceinline__ void write_v(const rdk_kv_write_sm90a_args &args, cached_token to, int32_t head, int32_t d,
+                                        const kv_scale &scale, const eight &v) {
     int64_t at = to.block * args.vc_stride_block + to.in_block * args.vc_stride_token + head * args.vc_stride_head +
                  d * args.vc_stride_dim;
-    write_cache(args.v_cache, args.kv_type, at, args.vc_stride_dim, count, args.v_scale ? args.v_scale[head] : 1.0f, v);
+    write_cache(args.v_cache, args.kv_type, at, args.vc_stride_dim, args.head_dim - d, scale, v);
 }
 
 // Grid (heads * dims / 8, tokens).
@@ -204,16 +227,19 @@ extern "C" __global__ void __launch_bounds__(RDK_ROW_THREADS)
     rdk_kv_write_sm90a(const __grid_constant__ rdk_kv_write_sm90a_args args) {
     launch_dependents();
     int32_t lanes = (args.head_dim + 7) / 8, unit = blockIdx.x * RDK_ROW_THREADS + threadIdx.x;
-    int32_t head = unit / lanes, d = unit % lanes * 8;
+    int32_t head = min(unit / lanes, args.kv_heads - 1), d = unit % lanes * 8;
+    const kv_scale k_scale(args.k_scale, head), v_scale(args.v_scale, head);
     int64_t token = blockIdx.y, stride;
     cached_token to;
     wait_dependencies();
-    if (head >= args.kv_heads || !find_slot(args, token, to)) return;
+    if (unit / lanes >= args.kv_heads) return;
+    int64_t slot = slot_of(args, token);
     eight k = load_eight(args.k, token * args.k_stride_token + head * args.k_stride_head + d, args.head_dim - d, args.x_type);
+    raw_eight v = load_v(args, args.x_type, token, head, d);
+    if (!find_slot(args, slot, to)) return;
     int64_t at = k_cache_at(args, to, head, stride);
-    write_v(args, to, token, head, d);
-    write_cache(args.k_cache, args.kv_type, at + d * stride, stride, args.head_dim - d, args.k_scale ? args.k_scale[head] : 1.0f,
-                k);
+    write_v(args, to, head, d, v_scale, unpack(v, args.x_type));
+    write_cache(args.k_cache, args.kv_type, at + d * stride, stride, args.head_dim - d, k_scale, k);
 }
 
 // ---- both -----------------------------------------------------------------------------------------------------------------
@@ -221,16 +247,14 @@ extern "C" __global__ void __launch_bounds__(RDK_ROW_THREADS)
 struct k_place {
     void *cache;
     int64_t at, stride;
-    float scale, inverse;
+    kv_scale scale;
     int type;
-    __device__ __forceinline__ k_place(const rdk_kv_write_sm90a_args &args, cached_token to, int32_t head) {
-        cache = args.k_cache, type = args.kv_type;
+    __device__ __forceinline__ k_place(const rdk_kv_write_sm90a_args &args, cached_token to, int32_t head, const kv_scale &scale)
+        : cache(args.k_cache), scale(scale), type(args.kv_type) {
         at = k_cache_at(args, to, head, stride);
-        scale = args.k_scale ? args.k_scale[head] : 1.0f;
-        inverse = __frcp_rn(scale);
     }
     __device__ __forceinline__ void put(int32_t d, float x) const {
-        x = divide_by(x, scale, inverse);
+        x = scale.apply(x);
         if (type == RDK_E4M3)
             static_cast<unsigned char *>(cache)[at + d * stride] = __nv_cvt_float_to_fp8(x, __NV_SATFINITE, __NV_E4M3);
         else
@@ -242,7 +266,7 @@ struct k_place {
             put(d + 1, x.y);
             return;
         }
-        x = make_float2(divide_by(x.x, scale, inverse), divide_by(x.y, scale, inverse));
+        x = make_float2(scale.apply(x.x), scale.apply(x.y));
         reinterpret_cast<unsigned short *>(cache)[(at + d) / 2] = __nv_cvt_float2_to_fp8x2(x, __NV_SATFINITE, __NV_E4M3);
     }
 };
@@ -261,14 +285,17 @@ extern "C" __global__ void __launch_bounds__(RDK_ROW_THREADS)
     if (run.head < q_heads) {
         run.load(args.rope);
         run.turn_in_place(args.rope);
-    } else if (find_slot(args.kv, run.token, to)) {
+    } else if (find_slot(args.kv, slot_of(args.kv, run.token), to)) {
+        int32_t head = run.head - q_heads - (of_v ? kv_heads : 0);
+        uint64_t k_scales = (uint64_t)args.kv.k_scale, v_scales = (uint64_t)args.kv.v_scale; // integers: see head_at
+        const kv_scale scale(reinterpret_cast<const float *>(of_v ? v_scales : k_scales), head);
         if (of_v) {
             for (int32_t d = threadIdx.x % 32 * 8; d < args.kv.head_dim; d += 256)
-                write_v(args.kv, to, run.token, run.head - q_heads - kv_heads, d);
+                write_v(args.kv, to, head, d, scale, unpack(load_v(args.kv, args.kv.x_type, run.token, head, d), args.kv.x_type));
             return;
         }
         run.load(args.rope);
-        const k_place place(args.kv, to, run.head - q_heads);
+        const k_place place(args.kv, to, head, scale);
         turn_head<8, true>(args.rope, run.constants, args.rope.k_norm != nullptr, run.values, run.position,
                            [&](int32_t d, float x) { place.put(d, rounded(x, args.rope.k_type)); });
     }
@@ -292,21 +319,37 @@ template <int WORDS> struct head_words { // words 0 .. WORDS - 1: of first halve
 
 template <int TYPE, int WORDS, int HEADS> struct heads_of_token {
     static constexpr int all = WORDS * 4;
-    float2 weight[all], cosine[WORDS], sine[WORDS];
+    float2 cosine[WORDS], sine[WORDS]; // frequencies at first
+    ulonglong2 step[WORDS];            // turn_of both
+    float2 weight[all];                // at first as they lie in memory, a 16-bit pair in x
     uint32_t word[HEADS][all];
 
-    __device__ __forceinline__ void load_weights(const rdk_rope_sm90a_args &args, const void *norm) {
-        head_words<WORDS>::each(args, [&](int w, int32_t d) {
-            weight[w].x = load_element(norm, d, args.norm_type) + args.weight_offset;
-            weight[w].y = load_element(norm, d + 1, args.norm_type) + args.weight_offset;
-        });
-    }
-    __device__ __forceinline__ void load_frequencies(const rdk_rope_sm90a_args &args) {
+    // All of them are asked for before any is looked at.
+    __device__ __forceinline__ void load_constants(const rdk_rope_sm90a_args &args, const void *norm) {
 #pragma unroll
         for (int t = 0; t < WORDS; t++) {
             int32_t i = threadIdx.x % 32 * 2 + t * 64;
             cosine[t] = make_float2(0.0f, 0.0f);
             if (i < args.rotary_dim / 2) cosine[t] = make_float2(args.inv_freq[i], args.inv_freq[i + 1]);
+        }
+        if (norm && args.norm_type == RDK_F32)
+            head_words<WORDS>::each(args, [&](int w, int32_t d) {
+                const float *from = static_cast<const float *>(norm) + d;
+                weight[w] = make_float2(from[0], from[1]);
+            });
+        else if (norm)
+            head_words<WORDS>::each(args, [&](int w, int32_t d) { weight[w].x = static_cast<const float *>(norm)[d / 2]; });
+    }
+    __device__ __forceinline__ void take_frequencies() {
+#pragma unroll
+        for (int t = 0; t < WORDS; t++) step[t] = make_ulonglong2(turn_of(cosine[t].x), turn_of(cosine[t].y));
+    }
+    __device__ __forceinline__ void take_constants(const rdk_rope_sm90a_args &args) {
+        if (HEADS == 1) take_frequencies();
+#pragma unroll
+        for (int w = 0; w < all; w++) {
+            if (args.norm_type != RDK_F32) weight[w] = unpack_pair(__float_as_uint(weight[w].x), args.norm_type);
+            weight[w].x += args.weight_offset, weight[w].y += args.weight_offset;
         }
     }
     __device__ __forceinline__ void load(const rdk_rope_sm90a_args &args, const void *base, int64_t at, int64_t stride_head,
@@ -322,13 +365,12 @@ template <int TYPE, int WORDS, int HEADS> struct heads_of_token {
             });
         }
     }
-    __device__ __forceinline__ void angles(int32_t position) { // of the frequencies that stand in `cosine`
+    __device__ __forceinline__ void angles(int32_t position) {
+        if (HEADS != 1) take_frequencies(); // later, for want of registers
 #pragma unroll
         for (int t = 0; t < WORDS; t++) {
-            double x = (double)position * (double)cosine[t].x * 0.15915494309189535;
-            double y = (double)position * (double)cosine[t].y * 0.15915494309189535;
-            sincospif(2.0f * (float)(x - rint(x)), &sine[t].x, &cosine[t].x);
-            sincospif(2.0f * (float)(y - rint(y)), &sine[t].y, &cosine[t].y);
+            sine_cosine(step[t].x, position, sine[t].x, cosine[t].x);
+            sine_cosine(step[t].y, position, sine[t].y, cosine[t].y);
         }
     }
     // emit(head, dim, two neighbours) for each dim.
@@ -349,7 +391,7 @@ template <int TYPE, int WORDS, int HEADS> struct heads_of_token {
 #pragma unroll
             for (int h = 0; h < HEADS; h++) squares[h] += __shfl_xor_sync(0xffffffffu, squares[h], step);
 #pragma unroll
-        for (int h = 0; h < HEADS; h++) inverse[h] = 1.0f / sqrtf(squares[h] / (float)args.head_dim + args.eps);
+        for (int h = 0; h < HEADS; h++) inverse[h] = inverse_root(fmaf(squares[h], reciprocal((float)args.head_dim), args.eps));
 #pragma unroll
         for (int h = 0; h < HEADS; h++) {
             if (h >= heads) continue;
@@ -387,17 +429,31 @@ __device__ __forceinline__ void rope_kv_write_words(const rdk_rope_kv_write_sm90
     int32_t heads = min(HEADS, (of_q ? rope.q_heads : args.kv.kv_heads) - head);
     uint64_t q_norm = (uint64_t)rope.q_norm, k_norm = (uint64_t)rope.k_norm, norm = of_q ? q_norm : k_norm;
     heads_of_token<TYPE, WORDS, HEADS> run;
-    if (!of_v) {
-        run.load_frequencies(rope);
-        if (norm) run.load_weights(rope, reinterpret_cast<const void *>(norm));
-    }
+    if (!of_v) run.load_constants(rope, reinterpret_cast<const void *>(norm));
+    uint64_t k_scales = (uint64_t)args.kv.k_scale, v_scales = (uint64_t)args.kv.v_scale; // integers: see head_at
+    const float *scales = reinterpret_cast<const float *>(of_v ? v_scales : of_q ? 0 : k_scales);
+    kv_scale scale;
+    if (HEADS == 1) scale = kv_scale(scales, head);
+    if (!of_v) run.take_constants(rope);
     wait_dependencies();
+    if (token >= rope.tokens) return;
     cached_token to = {};
-    if (token >= rope.tokens || (!of_q && !find_slot(args.kv, token, to))) return;
+    int64_t slot = of_q ? 0 : slot_of(args.kv, token); // everything is asked for before anything is waited for
     if (of_v) {
-        int32_t pieces = (args.kv.head_dim + 7) / 8;
-        for (int32_t p = threadIdx.x % 32; p < heads * pieces; p += 32)
-            write_v(args.kv, to, token, head + p / pieces, p % pieces * 8);
+        constexpr int32_t turns = (HEADS * WORDS + 1) / 2; // of up to 16 * WORDS pieces a head
+        int32_t pieces = (args.kv.head_dim + 7) / 8, lane = threadIdx.x % 32;
+        raw_eight v[turns];
+#pragma unroll
+        for (int t = 0; t < turns; t++) {
+            int32_t p = lane + t * 32;
+            if (p < heads * pieces) v[t] = load_v(args.kv, TYPE, token, head + p / pieces, p % pieces * 8);
+        }
+        if (!find_slot(args.kv, slot, to)) return;
+#pragma unroll
+        for (int t = 0; t < turns; t++) {
+            int32_t p = lane + t * 32, h = head + p / pieces;
+            if (p < heads * pieces) write_v(args.kv, to, h, p % pieces * 8, HEADS == 1 ? scale : kv_scale(scales, h), unpack(v[t], TYPE));
+        }
         return;
     }
     int32_t position = __ldcg(rope.positions + token);
@@ -413,17 +469,17 @@ __device__ __forceinline__ void rope_kv_write_words(const rdk_rope_kv_write_sm90
             if (norm || d < rope.rotary_dim)
                 *reinterpret_cast<uint32_t *>(static_cast<char *>(base) + (from + h * stride_head + d) * 2) = pack_pair<TYPE>(x);
         });
-    else
+    else if (find_slot(args.kv, slot, to))
         run.turn(rope, norm != 0, heads, [&](int h, int32_t d, float2 x) {
-            k_place(args.kv, to, head + h).put_two(d, unpack_pair(pack_pair<TYPE>(x), TYPE));
+            k_place(args.kv, to, head + h, HEADS == 1 ? scale : kv_scale(scales, head + h)).put_two(d, unpack_pair(pack_pair<TYPE>(x), TYPE));
         });
 }
 
 #define WORD_KERNELS(type_, type_code_)                                                                                  \
     WORD_KERNEL(type_, type_code_, 1, 1, d128)                                                                           \
-    WORD_KERNEL(type_, type_code_, 1, 4, d128_many)                                                                      \
+    WORD_KERNEL(type_, type_code_, 1, RDK_ROPE_HEADS, d128_many)                                                                      \
     WORD_KERNEL(type_, type_code_, 2, 1, d256)                                                                           \
-    WORD_KERNEL(type_, type_code_, 2, 4, d256_many)
+    WORD_KERNEL(type_, type_code_, 2, RDK_ROPE_HEADS / 2, d256_many)
 #define WORD_KERNEL(type_, type_code_, words_, heads_, size_)                                                            \
     extern "C" __global__ void __launch_bounds__(RDK_ROW_THREADS)                                                        \
         rdk_rope_kv_write_sm90a_##type_##_##size_(const __grid_constant__ rdk_rope_kv_write_sm90a_args args) {           \

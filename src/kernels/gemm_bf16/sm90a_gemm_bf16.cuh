@@ -15,7 +15,7 @@ __device__ __forceinline__ void multiply_segment(R &r, skinny_cursor &head, skin
     for (int32_t i = 0; i < count; i++) {
         barrier_wait(&r.full[head.slot], head.parity);
         uint32_t weights = wgmma_descriptor(r.tiles[head.slot] + group * SKINNY_GROUP_BYTES);
-        uint32_t columns = wgmma_descriptor(r.tiles[head.slot] + R::weight_bytes);
+        uint32_t columns = wgmma_descriptor(R::held ? r.held_columns() + i * R::box_bytes : r.tiles[head.slot] + R::weight_bytes);
         wgmma_fence();
 #pragma unroll
         for (int step = 0; step < R::k_block / 16; step++)
@@ -36,6 +36,7 @@ __device__ __forceinline__ void multiply_segment(R &r, skinny_cursor &head, skin
 template <class R, bool WHOLE> __device__ __forceinline__ void multiply(const rdk_skinny_args &args, R &r, const skinny_run &run) {
     int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); // the same in all lanes, and the compiler sees it
     skinny_cursor head = {0, 0}, tail = {0, 0};
+    if (R::held) barrier_wait(r.held_full(), 0); // then every tile is whole
     for (int32_t unit = run.begin; unit < run.end;) {
         int32_t tile = unit / args.k_blocks, kb = unit - tile * args.k_blocks, tile_end = (tile + 1) * args.k_blocks;
         int32_t count = min(run.end, tile_end) - unit;
@@ -52,29 +53,15 @@ template <class R, bool WHOLE> __device__ __forceinline__ void multiply(const rd
 }
 
 template <class R, bool WHOLE> __device__ __forceinline__ void gemm_bf16_block(const rdk_skinny_args &args) {
-    extern __shared__ unsigned char shared_bytes[];
-    R &r = *reinterpret_cast<R *>(shared_bytes + (1024 - smem_address(shared_bytes) % 1024) % 1024);
-    skinny_start(args, r);
-    skinny_run run = skinny_share<R>(args);
-    int32_t warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
-    if (warp == R::groups * 4)
-        skinny_weights(args, r, run);
-    else if (warp == R::groups * 4 + 1)
-        skinny_columns(args, r, run);
-    else
-        multiply<R, WHOLE>(args, r, run);
+    skinny_block<R>(args, [&](R &r, const skinny_run &run) { multiply<R, WHOLE>(args, r, run); });
 }
 
-#define GEMM_BF16_KERNEL(prefix_, columns_, groups_, rows_, whole_)                                                              \
-    extern "C" __global__ void __launch_bounds__(skinny_ring<columns_, groups_, 1>::threads,                             \
-                                                 skinny_ring<columns_, groups_, 1>::residents)                           \
-        prefix_##_c##columns_##_r##rows_(const __grid_constant__ rdk_skinny_args args) {                                 \
-        gemm_bf16_block<skinny_ring<columns_, groups_, 1>, whole_>(args);                                                        \
+#define GEMM_BF16_RING_KERNEL(name_, whole_, ...)                                                                        \
+    extern "C" __global__ void __launch_bounds__(skinny_ring<__VA_ARGS__>::threads, skinny_ring<__VA_ARGS__>::residents) \
+        name_(const __grid_constant__ rdk_skinny_args args) {                                                            \
+        gemm_bf16_block<skinny_ring<__VA_ARGS__>, whole_>(args);                                                         \
     }
-#define GEMM_BF16_SPLIT_KERNEL(prefix_)                                                                                  \
-    extern "C" __global__ void __launch_bounds__(RDK_SKINNY_SPLIT_THREADS)                                               \
-        prefix_##_split(const __grid_constant__ rdk_skinny_split_args args) {                                            \
-        skinny_split(args);                                                                                              \
-    }
+#define GEMM_BF16_KERNEL(prefix_, columns_, groups_, rows_, whole_)                                                      \
+    GEMM_BF16_RING_KERNEL(prefix_##_c##columns_##_r##rows_, whole_, columns_, groups_, 1)
 
 #endif // RDK_SM90A_GEMM_BF16_CUH

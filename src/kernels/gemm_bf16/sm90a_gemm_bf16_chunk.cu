@@ -4,4 +4,4 @@
 #include "kernels/gemm_bf16/sm90a_gemm_bf16.cuh"
 
 GEMM_BF16_KERNEL(rdk_gemm_bf16_chunk_sm90a, 128, 4, 256, true)
-GEMM_BF16_SPLIT_KERNEL(rdk_gemm_bf16_chunk_sm90a)
+SKINNY_SPLIT_KERNEL(rdk_gemm_bf16_chunk_sm90a_split)

@@ -13,4 +13,6 @@ STEP_KERNEL(16, 2, 128)
 STEP_KERNEL(32, 2, 128)
 STEP_KERNEL(64, 2, 128)
 STEP_KERNEL(128, 2, 128)
-GEMM_BF16_SPLIT_KERNEL(rdk_gemm_bf16_step_sm90a)
+// 64 columns of a small K: kept for all tiles of a block.
+GEMM_BF16_RING_KERNEL(rdk_gemm_bf16_step_sm90a_c64_held, true, 64, 2, 1, true)
+SKINNY_SPLIT_KERNEL(rdk_gemm_bf16_step_sm90a_split)

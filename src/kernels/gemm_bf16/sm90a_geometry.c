@@ -13,6 +13,13 @@ static int32_t parts_of(rd_dtype dtype) {
     return dtype == RD_DTYPE_BF16 ? 1 : dtype == RD_DTYPE_F16 ? 2 : 4;
 }
 
+// With few k blocks and whole tiles a block keeps its columns: 64 of them spare more of the second-level cache's bytes than they take
+// from the ring. No sum changes.
+static bool holds_columns(const rdi_gemm_args *a, const rdi_skinny_plan *plan) {
+    return plan->whole && plan->rows == RDK_SKINNY_HELD_ROWS && plan->columns == 64 &&
+           a->k <= RDK_SKINNY_HELD_BLOCKS * RDK_SKINNY_BOX_K;
+}
+
 static rdi_skinny_plan step_plan(const rdi_gemm_args *a, int32_t units) {
     return rdi_gemm_skinny_plan(a, units, tile_rows(a->n, units), parts_of(a->a_dtype), 1,
                                 RDK_SKINNY_COLUMNS_MAX);
@@ -37,8 +44,14 @@ int32_t rdi_gemm_bf16_step_sm90a(const void *args, void *ws, const rd_device_inf
     rdi_skinny_plan plan = step_plan(a, device->compute_units);
     int32_t index = 0;
     while (8 << index < plan.columns) index++;
-    return rdi_gemm_skinny_launches(a, ws, &plan, names[plan.rows == 128][index],
-                                    "rdk_gemm_bf16_step_sm90a_split", out);
+    int32_t count = rdi_gemm_skinny_launches(a, ws, &plan, names[plan.rows == 128][index],
+                                             "rdk_gemm_bf16_step_sm90a_split", out);
+    rdi_launch *gemm = &out[count - 1];
+    if (holds_columns(a, &plan) && gemm->map_count == 2) {
+        gemm->kernel = "rdk_gemm_bf16_step_sm90a_c64_held";
+        gemm->shared_bytes = (uint32_t)rdk_skinny_held_shared_bytes(plan.columns);
+    }
+    return count;
 }
 
 size_t rdi_gemm_bf16_chunk_sm90a_ws(const void *args, int32_t units) {

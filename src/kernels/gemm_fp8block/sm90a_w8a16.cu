@@ -74,7 +74,7 @@ __device__ __forceinline__ void multiply(const rdk_skinny_args &args, R &r, cons
                                      args.w_scale_e8m0 != 0);
             barrier_wait(&r.full[at.slot], at.parity);
             multiply_block<R, F16>(r, at.slot, scale, sum);
-            skinny_release(r, at);
+            skinny_release(r, at, skinny_lanes_arrive<R>(args));
         }
         if (!first) {
             skinny_leave<R>(skinny_words<R>(args, run, run.range, group), sum);
@@ -86,17 +86,7 @@ __device__ __forceinline__ void multiply(const rdk_skinny_args &args, R &r, cons
 }
 
 template <class R, bool F16> __device__ __forceinline__ void w8a16_block(const rdk_skinny_args &args) {
-    extern __shared__ unsigned char shared_bytes[];
-    R &r = *reinterpret_cast<R *>(shared_bytes + (1024 - smem_address(shared_bytes) % 1024) % 1024);
-    skinny_start(args, r);
-    skinny_run run = skinny_share<R>(args);
-    int32_t warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
-    if (warp == R::groups * 4)
-        skinny_weights(args, r, run);
-    else if (warp == R::groups * 4 + 1)
-        skinny_columns(args, r, run);
-    else
-        multiply<R, F16>(args, r, run);
+    skinny_block<R>(args, [&](R &r, const skinny_run &run) { multiply<R, F16>(args, r, run); });
 }
 
 #define STEP_KERNEL(type_, f16_, columns_)                                                                               \
@@ -111,7 +101,4 @@ STEP_KERNEL(bf16, false, 32)
 STEP_KERNEL(f16, true, 8)
 STEP_KERNEL(f16, true, 16)
 STEP_KERNEL(f16, true, 32)
-extern "C" __global__ void __launch_bounds__(RDK_SKINNY_SPLIT_THREADS)
-    rdk_gemm_fp8block_w8a16_step_sm90a_split(const __grid_constant__ rdk_skinny_split_args args) {
-    skinny_split(args);
-}
+SKINNY_SPLIT_KERNEL(rdk_gemm_fp8block_w8a16_step_sm90a_split)

@@ -73,7 +73,7 @@ __device__ __forceinline__ void promote(segment<R> &at, flight<R> &block, float 
     pin(block.f);
 #pragma unroll
     for (int i = 0; i < R::columns / 2; i++) sum[i] = fmaf(block.acc[i], block.scale, sum[i]);
-    skinny_release(at.r, at.tail);
+    skinny_release(at.r, at.tail, skinny_lanes_arrive<R>(at.args));
 }
 
 template <class R, bool F16>
@@ -103,17 +103,7 @@ __device__ __forceinline__ void multiply(const rdk_skinny_args &args, R &r, cons
 }
 
 template <class R, bool F16> __device__ __forceinline__ void w8a16_block(const rdk_skinny_args &args) {
-    extern __shared__ unsigned char shared_bytes[];
-    R &r = *reinterpret_cast<R *>(shared_bytes + (1024 - smem_address(shared_bytes) % 1024) % 1024);
-    skinny_start(args, r);
-    skinny_run run = skinny_share<R>(args);
-    int32_t warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
-    if (warp == R::groups * 4)
-        skinny_weights(args, r, run);
-    else if (warp == R::groups * 4 + 1)
-        skinny_columns(args, r, run);
-    else
-        multiply<R, F16>(args, r, run);
+    skinny_block<R>(args, [&](R &r, const skinny_run &run) { multiply<R, F16>(args, r, run); });
 }
 
 #define CHUNK_KERNEL(type_, f16_)                                                                                        \
@@ -123,7 +113,4 @@ template <class R, bool F16> __device__ __forceinline__ void w8a16_block(const r
     }
 CHUNK_KERNEL(bf16, false)
 CHUNK_KERNEL(f16, true)
-extern "C" __global__ void __launch_bounds__(RDK_SKINNY_SPLIT_THREADS)
-    rdk_gemm_fp8block_w8a16_chunk_sm90a_split(const __grid_constant__ rdk_skinny_split_args args) {
-    skinny_split(args);
-}
+SKINNY_SPLIT_KERNEL(rdk_gemm_fp8block_w8a16_chunk_sm90a_split)

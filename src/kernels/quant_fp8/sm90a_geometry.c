@@ -8,7 +8,7 @@
 static rdk_quant_sm90a_args kernel_args(const rdi_quant_args *a) {
     return (rdk_quant_sm90a_args){
         .x = RDK_ADDR(a->x),
-        .up = a->fuse == RDI_FUSE_SILU_MUL ? RDK_ADDR(a->up) : 0,
+        .up = rdi_fuse_takes_up(a->fuse) ? RDK_ADDR(a->up) : 0,
         .residual = a->fuse == RDI_FUSE_ADD_RMSNORM ? RDK_ADDR(a->residual) : 0,
         .norm_weight = RDK_ADDR(a->norm_weight),
         .q = RDK_ADDR(a->q),
@@ -25,6 +25,7 @@ static rdk_quant_sm90a_args kernel_args(const rdi_quant_args *a) {
         .up_type = rdk_type_code(a->up_dtype),
         .residual_type = rdk_type_code(a->residual_dtype),
         .norm_type = rdk_type_code(a->norm_dtype),
+        .gelu = a->fuse == RDI_FUSE_GELU_MUL,
         .eps = a->eps,
         .weight_offset = a->unit_offset ? 1.0f : 0.0f,
     };
@@ -32,9 +33,8 @@ static rdk_quant_sm90a_args kernel_args(const rdi_quant_args *a) {
 
 // Operands that no key of the question names.
 static bool types_fit(const rdi_quant_args *a) {
-    bool silu = a->fuse == RDI_FUSE_SILU_MUL, add = a->fuse == RDI_FUSE_ADD_RMSNORM,
-         norm = add || a->fuse == RDI_FUSE_RMSNORM;
-    return (!silu || rdi_launch_takes_type("quant_fp8", "up", a->up_dtype)) &&
+    bool add = a->fuse == RDI_FUSE_ADD_RMSNORM, norm = add || a->fuse == RDI_FUSE_RMSNORM;
+    return (!rdi_fuse_takes_up(a->fuse) || rdi_launch_takes_type("quant_fp8", "up", a->up_dtype)) &&
            (!add || rdi_launch_takes_type("quant_fp8", "residual", a->residual_dtype)) &&
            (!norm || rdi_launch_takes_type("quant_fp8", "norm_weight", a->norm_dtype));
 }
@@ -58,17 +58,22 @@ int32_t rdi_quant_norm_sm90a_geometry(const void *args, void *ws, const rd_devic
     const rdi_quant_args *a = args;
     if (!types_fit(a)) return 0;
     rdk_quant_sm90a_args kernel = kernel_args(a);
-    static const char *const names[2][2] = {
-        {"rdk_quant_fp8_norm_sm90a_bf16", "rdk_quant_fp8_norm_sm90a_bf16_add"},
-        {"rdk_quant_fp8_norm_sm90a_f16", "rdk_quant_fp8_norm_sm90a_f16_add"}};
+    static const char *const names[2][2][2] = {
+        {{"rdk_quant_fp8_norm_sm90a_bf16", "rdk_quant_fp8_norm_sm90a_bf16_cluster"},
+         {"rdk_quant_fp8_norm_sm90a_bf16_add", "rdk_quant_fp8_norm_sm90a_bf16_add_cluster"}},
+        {{"rdk_quant_fp8_norm_sm90a_f16", "rdk_quant_fp8_norm_sm90a_f16_cluster"},
+         {"rdk_quant_fp8_norm_sm90a_f16_add", "rdk_quant_fp8_norm_sm90a_f16_add_cluster"}}};
     rd_dtype type = a->x_dtype;
     bool add = a->fuse == RDI_FUSE_ADD_RMSNORM;
     bool vector = rdk_norm_vector(a->x, a->x_stride, a->k, type, type) &&
                   rdk_norm_vector(a->norm_weight, 0, a->k, a->norm_dtype, type) &&
                   (!add || rdk_norm_vector(a->residual, a->residual_stride, a->k, a->residual_dtype, type));
-    (void)ws, (void)device;
-    rdi_launch_fill(out, vector ? names[type == RD_DTYPE_F16][add] : "rdk_quant_fp8_norm_sm90a_any",
-                    (const uint32_t[3]){(uint32_t)a->m, 1, 1}, rdk_norm_threads(a->k), &kernel,
+    bool cluster = vector && rdk_norm_clusters(a->m, device->compute_units);
+    uint32_t blocks = (uint32_t)a->m * (cluster ? RDK_NORM_BLOCKS : 1);
+    (void)ws;
+    rdi_launch_fill(out, vector ? names[type == RD_DTYPE_F16][add][cluster] : "rdk_quant_fp8_norm_sm90a_any",
+                    (const uint32_t[3]){blocks, 1, 1},
+                    cluster ? rdk_norm_cluster_threads(a->k) : rdk_norm_threads(a->k), &kernel,
                     sizeof kernel);
     out->dependent = true;
     return 1;

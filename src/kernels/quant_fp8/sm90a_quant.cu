@@ -1,53 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0
 // quant_fp8 on Hopper. Sixteen lanes hold a 1x128 group, eight elements each: its largest magnitude is four shuffles away.
-// Alone and after silu*mul every group is on its own; after a norm one block holds the row.
+// Alone and after silu*mul or gelu*mul every group is on its own; after a norm one block holds the row.
 #include "kernels/common/sm90a_norm.cuh"
 #include "kernels/quant_fp8/sm90a_args.h"
 
+// The largest of these sixteen lanes, of floats that are not negative: their bits order as they do.
+__device__ __forceinline__ float top_of_group(float v) {
+    uint32_t bits = __float_as_uint(v);
+    bool low = threadIdx.x % 32 < 16;
+    uint32_t first = __reduce_max_sync(0xffffffffu, low ? bits : 0), second = __reduce_max_sync(0xffffffffu, low ? 0 : bits);
+    return __uint_as_float(low ? first : second);
+}
+
+struct quant_place { // of eight codes and of their group's scale
+    unsigned char *q;
+    float *scale;
+};
+__device__ __forceinline__ quant_place place_of(const rdk_quant_sm90a_args &args, int64_t row, int32_t at) {
+    return {args.q + row * args.q_stride + at, args.q_scale + row * args.q_scale_stride_m + at / RDK_QUANT_GROUP * args.q_scale_stride_k};
+}
+
 // Scale and codes of the groups that these sixteen lanes hold, one of each piece. The scale comes from the finite values.
-template <int PIECES>
-__device__ __forceinline__ void quantise(const rdk_quant_sm90a_args &args, const int32_t (&row)[PIECES], const int32_t (&at)[PIECES],
-                                         const int32_t (&count)[PIECES], eight (&e)[PIECES]) {
+template <int PIECES> __device__ __forceinline__ void quantise(row_pieces<PIECES> &p, const quant_place (&to)[PIECES]) {
     float top[PIECES];
     bool infinite = false;
 #pragma unroll
-    for (int p = 0; p < PIECES; p++) {
-        top[p] = 0.0f;
-#pragma unroll
-        for (int i = 0; i < 8; i++) top[p] = fmaxf(top[p], fabsf(e[p].v[i])); // NaN counts as nothing
-        infinite = infinite || top[p] == INFINITY;
+    for (int t = 0; t < PIECES; t++) {
+        const float(&v)[8] = p.e[t].v; // fmaxf: NaN counts as nothing
+        top[t] = fmaxf(fmaxf(fmaxf(fabsf(v[0]), fabsf(v[1])), fmaxf(fabsf(v[2]), fabsf(v[3]))),
+                       fmaxf(fmaxf(fabsf(v[4]), fabsf(v[5])), fmaxf(fabsf(v[6]), fabsf(v[7]))));
+        infinite = infinite || top[t] == INFINITY;
     }
     if (infinite)
 #pragma unroll
-        for (int p = 0; p < PIECES; p++) {
-            top[p] = 0.0f;
+        for (int t = 0; t < PIECES; t++) {
+            top[t] = 0.0f;
 #pragma unroll
-            for (int i = 0; i < 8; i++) top[p] = fmaxf(top[p], isfinite(e[p].v[i]) ? fabsf(e[p].v[i]) : 0.0f);
+            for (int i = 0; i < 8; i++) top[t] = fmaxf(top[t], isfinite(p.e[t].v[i]) ? fabsf(p.e[t].v[i]) : 0.0f);
         }
 #pragma unroll
-    for (int step = 8; step; step /= 2)
+    for (int t = 0; t < PIECES; t++) top[t] = top_of_group(top[t]);
 #pragma unroll
-        for (int p = 0; p < PIECES; p++) top[p] = fmaxf(top[p], __shfl_xor_sync(0xffffffffu, top[p], step));
+    for (int t = 0; t < PIECES; t++) {
+        if (p.count[t] <= 0) continue;
+        float scale = fmaxf(divide_finite(top[t], 448.0f, 1.0f / 448.0f), 1.0f / (448.0f * 512.0f)), inverse = reciprocal(scale);
+        eight codes_of;
 #pragma unroll
-    for (int p = 0; p < PIECES; p++) {
-        if (count[p] <= 0) continue;
-        float scale = fmaxf(divide_by(top[p], 448.0f, 1.0f / 448.0f), 1.0f / (448.0f * 512.0f)), inverse = __frcp_rn(scale);
+        for (int i = 0; i < 8; i++) codes_of.v[i] = divide_finite(p.e[t].v[i], scale, inverse);
+        if (infinite)
 #pragma unroll
-        for (int i = 0; i < 8; i++) {
-            float q = e[p].v[i] * inverse, exact = fmaf(fmaf(-q, scale, e[p].v[i]), inverse, q); // as divide_by
-            e[p].v[i] = infinite && !isfinite(q) ? q : exact;
-        }
-        uint2 codes = pack_e4m3(e[p]);
-        unsigned char *to = args.q + row[p] * args.q_stride + at[p];
-        if (count[p] >= 8 && (uint64_t)to % 8 == 0)
-            *reinterpret_cast<uint2 *>(to) = codes;
+            for (int i = 0; i < 8; i++)
+                if (!isfinite(p.e[t].v[i])) codes_of.v[i] = p.e[t].v[i];
+        uint2 codes = pack_e4m3(codes_of);
+        if (p.count[t] >= 8 && (uint64_t)to[t].q % 8 == 0)
+            *reinterpret_cast<uint2 *>(to[t].q) = codes;
         else
 #pragma unroll
             for (int i = 0; i < 8; i++)
-                if (i < count[p]) to[i] = (unsigned char)((i < 4 ? codes.x : codes.y) >> i % 4 * 8);
-        if (threadIdx.x % 16 == 0)
-            args.q_scale[row[p] * args.q_scale_stride_m + at[p] / RDK_QUANT_GROUP * args.q_scale_stride_k] = scale;
+                if (i < p.count[t]) to[t].q[i] = (unsigned char)((i < 4 ? codes.x : codes.y) >> i % 4 * 8);
+        if (threadIdx.x % 16 == 0) *to[t].scale = scale;
     }
+}
+__device__ __forceinline__ void quantise(const rdk_quant_sm90a_args &args, row_pieces<2> &p) {
+    quantise(p, {place_of(args, p.row[0], p.at[0]), place_of(args, p.row[1], p.at[1])});
 }
 
 // ROWS rows of 1024 columns a block, grid (rows, columns): with many rows several loads are in flight.
@@ -62,18 +77,20 @@ template <int ROWS> __device__ __forceinline__ void quantise_rows(const rdk_quan
         x[r] = load_raw(args.x, row * args.x_stride + at, left, args.x_type);
         if (args.up) up[r] = load_raw(args.up, row * args.up_stride + at, left, args.up_type);
     }
-    eight e[ROWS];
-    int32_t row[ROWS], column[ROWS], left[ROWS];
+    row_pieces<ROWS> p;
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
-        row[r] = first + r, column[r] = at, left[r] = first + r < args.m ? count : 0;
-        e[r] = unpack(x[r], args.x_type);
+        p.row[r] = first + r, p.at[r] = at, p.count[r] = first + r < args.m ? count : 0;
+        p.e[r] = unpack(x[r], args.x_type);
         if (!args.up) continue;
         eight factor = unpack(up[r], args.up_type);
 #pragma unroll
-        for (int i = 0; i < 8; i++) e[r].v[i] = e[r].v[i] / (1.0f + expf(-e[r].v[i])) * factor.v[i];
+        for (int i = 0; i < 8; i++) p.e[r].v[i] = activate(p.e[r].v[i], args.gelu != 0) * factor.v[i];
     }
-    quantise(args, row, column, left, e);
+    quant_place to[ROWS];
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) to[r] = place_of(args, p.row[r], at);
+    quantise(p, to);
 }
 extern "C" __global__ void __launch_bounds__(RDK_QUANT_THREADS)
     rdk_quant_fp8_sm90a_one(const __grid_constant__ rdk_quant_sm90a_args args) {
@@ -91,18 +108,27 @@ __device__ __forceinline__ norm_rows rows_of(const rdk_quant_sm90a_args &args) {
 extern "C" __global__ void __launch_bounds__(1024)
     rdk_quant_fp8_norm_sm90a_any(const __grid_constant__ rdk_quant_sm90a_args args) {
     launch_dependents();
-    normalise(rows_of(args), [&](two_pieces &p) { quantise(args, {p.row, p.row}, p.at, p.count, p.e); });
+    normalise(rows_of(args), [&](row_pieces<2> &p) { quantise(args, p); });
 }
 template <int TYPE, bool RESIDUAL> __device__ __forceinline__ void norm_vectors(const rdk_quant_sm90a_args &args) {
     launch_dependents();
-    normalise_vectors<TYPE, RESIDUAL>(rows_of(args),
-                                      [&](two_pieces &p) { quantise(args, {p.row, p.row}, p.at, p.count, p.e); });
+    normalise_vectors<TYPE, RESIDUAL>(rows_of(args), [&](row_pieces<2> &p) { quantise(args, p); });
 }
-#define NORM_KERNEL(name_, type_, residual_)                                                                             \
+template <int TYPE, bool RESIDUAL> __device__ __forceinline__ void norm_cluster_of(const rdk_quant_sm90a_args &args) {
+    launch_dependents();
+    const int32_t row = blockIdx.x / RDK_NORM_BLOCKS, at = norm_cluster_at();
+    const quant_place to = {kept(place_of(args, row, at).q), kept(place_of(args, row, at).scale)};
+    normalise_cluster<TYPE, RESIDUAL>(rows_of(args), [&](row_pieces<1> &p) { quantise(p, {to}); });
+}
+#define NORM_KERNELS(name_, type_, residual_)                                                                            \
     extern "C" __global__ void __launch_bounds__(512, 3) name_(const __grid_constant__ rdk_quant_sm90a_args args) {        \
         norm_vectors<type_, residual_>(args);                                                                            \
+    }                                                                                                                    \
+    extern "C" __global__ void __cluster_dims__(RDK_NORM_BLOCKS, 1, 1) __launch_bounds__(8192 / 8 / RDK_NORM_BLOCKS)     \
+        name_##_cluster(const __grid_constant__ rdk_quant_sm90a_args args) {                                             \
+        norm_cluster_of<type_, residual_>(args);                                                                         \
     }
-NORM_KERNEL(rdk_quant_fp8_norm_sm90a_bf16, RDK_BF16, false)
-NORM_KERNEL(rdk_quant_fp8_norm_sm90a_bf16_add, RDK_BF16, true)
-NORM_KERNEL(rdk_quant_fp8_norm_sm90a_f16, RDK_F16, false)
-NORM_KERNEL(rdk_quant_fp8_norm_sm90a_f16_add, RDK_F16, true)
+NORM_KERNELS(rdk_quant_fp8_norm_sm90a_bf16, RDK_BF16, false)
+NORM_KERNELS(rdk_quant_fp8_norm_sm90a_bf16_add, RDK_BF16, true)
+NORM_KERNELS(rdk_quant_fp8_norm_sm90a_f16, RDK_F16, false)
+NORM_KERNELS(rdk_quant_fp8_norm_sm90a_f16_add, RDK_F16, true)

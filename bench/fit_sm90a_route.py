@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""fit_sm90a_route.py SWEEP.csv [SMS CLOCK_MHZ MEMORY_GBS]: the numbers of src/policy/sm90a_route.c out of a sweep of card_gemm (bench/sweep_card.sh),
+and what they cost: time lost against the faster row of every cell, by the rule, by class "step" alone and by class "chunk" alone. One
+fit for each row count from 32 on; below, memory is the limit of both and class "step" has the shorter way."""
+import csv
+import math
+import sys
+
+READ_SHARE, UNIT, WORTH = 0.89, 8192.0, 1.03
+
+
+def solve(rows):
+    """Least squares of 3 unknowns: rows of (a, b, c, value), relative errors."""
+    m = [[0.0] * 4 for _ in range(3)]
+    for *x, y in rows:
+        for i in range(3):
+            for j in range(3):
+                m[i][j] += x[i] * x[j] / (y * y)
+            m[i][3] += x[i] / y
+    for i in range(3):
+        pivot = m[i][i]
+        m[i] = [v / pivot for v in m[i]]
+        for j in range(3):
+            if j != i:
+                m[j] = [a - m[j][i] * b for a, b in zip(m[j], m[i])]
+    return [m[i][3] for i in range(3)]
+
+
+class Chip:
+    def __init__(self, sms, clock, memory):
+        self.sms, self.clock, self.read = sms, clock, READ_SHARE * memory * 1e3
+
+    def run(self, n, k):
+        return math.ceil(n / 64) * math.ceil(k / 128) / self.sms
+
+    def step(self, model, n, k):
+        fixed, cycles, part = model
+        run, blocks = self.run(n, k), math.ceil(k / 128)
+        return fixed + run * max(UNIT * self.sms / self.read, cycles / self.clock) + blocks / run * part
+
+    def chunk(self, model, n, k):
+        fixed, cycles, share = model
+        best = math.inf
+        for rows in range(64, 193, 32):
+            tiles = math.ceil(n / rows)
+            busy = min(tiles, self.sms)
+            block = max(rows * 128 * busy / (share * self.read), cycles * rows / 64 / self.clock)
+            best = min(best, fixed + math.ceil(tiles / self.sms) * math.ceil(k / 128) * block)
+        return best
+
+
+def fit_step(chip, cells):
+    fixed, unit, part = solve([(1.0, chip.run(n, k), math.ceil(k / 128) / chip.run(n, k), t["step"]) for (n, k), t in cells.items()])
+    memory = UNIT * chip.sms / chip.read
+    return fixed, (unit * chip.clock if unit > 1.02 * memory else 0.0), part
+
+
+def lost(chip, step, chunk, cells):
+    return sum((t["chunk"] if chip.chunk(chunk, *at) * WORTH < chip.step(step, *at) else t["step"]) / min(t.values()) - 1
+               for at, t in cells.items())
+
+
+def fit_chunk(chip, step, cells):
+    """Least time lost, then least error of the cells that the class wins or nearly wins."""
+    near = {at: t for at, t in cells.items() if t["chunk"] < 1.1 * t["step"]} or cells
+    best = None
+    for fixed in (x * 0.5 for x in range(2, 33)):
+        for cycles in range(400, 2000, 20):
+            for share in (0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 1.0):
+                model = (fixed, float(cycles), share)
+                error = sum(abs(math.log(chip.chunk(model, *at) / t["chunk"])) for at, t in near.items()) / len(near)
+                score = (round(lost(chip, step, model, cells), 3) + error, error)
+                if best is None or score < best[0]:
+                    best = (score, model)
+    return best[1]
+
+
+def main():
+    chip = Chip(*(float(x) for x in sys.argv[2:5])) if len(sys.argv) > 4 else Chip(132, 1980.0, 4917.0)
+    cells = {}
+    with open(sys.argv[1], newline="") as file:
+        for row in csv.DictReader(file):
+            word = "chunk" if "_chunk_" in row["kernel"] else "step"
+            at = cells.setdefault(int(row["m"]), {}).setdefault((int(row["n"]), int(row["k"])), {})
+            at[word] = min(float(row["us"]), at.get(word, math.inf))
+    for m, table in sorted(cells.items()):
+        if m < 32:
+            continue
+        step = fit_step(chip, table)
+        chunk = fit_chunk(chip, step, table)
+        worst = max(abs(chip.step(step, *at) / t["step"] - 1) for at, t in table.items())
+        print(f"    {{OP, {m}, {step[0]:.3f}, {step[1]:.1f}, {step[2]:.3f}, {chunk[0]:.1f}, {chunk[1]:.0f}, {chunk[2]:.2f}}},"
+              f" // step within {100 * worst:.0f}%")
+        only = {w: sum(t[w] / min(t.values()) - 1 for t in table.values()) / len(table) for w in ("step", "chunk")}
+        print(f"// lost on average: rule {100 * lost(chip, step, chunk, table) / len(table):.1f}%, step {100 * only['step']:.1f}%, "
+              f"chunk {100 * only['chunk']:.1f}%; chunk is ahead on",
+              " ".join(f"{n}x{k}" for (n, k), t in table.items() if t["chunk"] < t["step"]) or "none",
+              "; taken on", " ".join(f"{at[0]}x{at[1]}" for at in table if chip.chunk(chunk, *at) * WORTH < chip.step(step, *at)) or "none")
+
+
+if __name__ == "__main__":
+    main()
