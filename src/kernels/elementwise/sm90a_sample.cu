@@ -147,7 +147,7 @@ __device__ __noinline__ key_place find_key(const row_slice &slice, sample_shared
         __syncthreads();
         clear(s.part);
         __syncthreads();
-        slice.each([&](float logit, int32_t) {
+        slice.each<1>([&](float logit, int32_t) {
             uint32_t key = key_of(logit);
             uint64_t mass = 0;
             bool in = key && rules.bin_of(logit) == bin && (key & fixed) == at.key && rules.measure(logit, of, mass);
@@ -262,7 +262,7 @@ extern "C" __global__ void __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(THRE
             __syncthreads();
             clear(s.part);
             __syncthreads();
-            slice.each([&](float logit, int32_t) {
+            slice.each<2>([&](float logit, int32_t) {
                 uint32_t bin = 0;
                 uint64_t mass = 0;
                 bool counts = slice.rules.measure(logit, bin, mass);

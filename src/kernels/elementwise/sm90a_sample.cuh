@@ -43,15 +43,14 @@ struct rule {
     // False for a token that has no mass. The bin grows as the logit falls; a mass of 2^-35 is 24.3 temperatures from the top. What
     // min_p removes still counts for top_k.
     __device__ __forceinline__ bool measure(float logit, uint32_t &bin, uint64_t &mass) const {
-        if (!(logit > -INFINITY)) return false;
-        float distance = logit - top, q = distance * inverse; // the quotient, rounded once; NaN, no mass, where it overflows
+        // The quotient, rounded once. NaN, which has no mass, where it overflows and for NaN and -inf.
+        float distance = logit - top, q = distance * inverse;
         q = fmaf(fmaf(-q, temperature, distance), inverse, q);
-        float weight = logit == top ? 1.0f : expf(q);
-        uint64_t whole = weight < 0.125f ? __float2uint_rn(weight * 0x1p34f) : (uint64_t)__float2ull_rn(weight * 0x1p34f);
-        if (!whole) return false;
-        bin = bin_of(logit);
-        mass = weight >= min_p ? whole : 0;
-        return true;
+        float weight = logit == top ? 1.0f : expf(q), whole = weight * 0x1p34f;
+        bin = min((uint32_t)(-distance * bins_per_unit), BINS - 1u); // as bin_of: inf - inf is NaN, and NaN is 0
+        uint32_t high = (uint32_t)(whole * 0x1p-32f), low = __float2uint_rn(fmaf(-(float)high, 0x1p32f, whole)); // exact from 2^24 on
+        mass = weight >= min_p ? (uint64_t)high << 32 | low : 0;
+        return whole > 0.5f;
     }
 };
 
@@ -71,8 +70,8 @@ struct row_slice { // a block's share of a row: ids first .. first + count - 1
         return i < kept ? held[i] : i < count ? __ldcg(logits + i) : -INFINITY;
     }
     // f(logit, id) by whole warps; past the end the logit is -inf.
-    template <typename F> __device__ __forceinline__ void each(F f) const {
-#pragma unroll 1
+    template <int UNROLL, typename F> __device__ __forceinline__ void each(F f) const {
+#pragma unroll UNROLL
         for (int32_t base = 0; base < count; base += THREADS) f(at(base + threadIdx.x), first + base + (int32_t)threadIdx.x);
     }
 };
