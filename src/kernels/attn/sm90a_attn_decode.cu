@@ -408,7 +408,6 @@ template <int DIMS, int N, bool FP8> __device__ __forceinline__ void decode(cons
 #define DECODE_KERNELS(type_, fp8_)                                                                          \
     DECODE_KERNEL(type_, 64, 24, fp8_)                                                                       \
     DECODE_KERNEL(type_, 128, 8, fp8_)                                                                       \
-    DECODE_KERNEL(type_, 128, 16, fp8_)                                                                      \
     DECODE_KERNEL(type_, 128, 24, fp8_)                                                                      \
     DECODE_KERNEL(type_, 128, 40, fp8_)                                                                      \
     DECODE_KERNEL(type_, 256, 8, fp8_)                                                                       \
