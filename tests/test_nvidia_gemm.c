@@ -85,8 +85,8 @@ static void test_step_cut(void **state) {
     assert_int_equal(args.ranges * args.range_units + args.range_rest, 2240);
     assert_int_equal(args.ranges, 57);
     assert_int_equal(rdi_gemm_step_sm90a_ws(&a, 132), 132 * 128 * 16 * 8);
-    a.m = 128; // 64 sums of each of 256 threads are 22 words of 16 bytes
-    assert_int_equal(rdi_gemm_step_sm90a_ws(&a, 132), 132 * 22 * 256 * 16);
+    a.m = 128; // a tile of 128 x 128 sums a block, and a flag
+    assert_int_equal(rdi_gemm_step_sm90a_ws(&a, 132), 132 * (128 * 128 * 4 + 32));
 }
 
 static void test_step_of_odd_shapes(void **state) {

@@ -31,6 +31,11 @@ __device__ __forceinline__ float2 shared_f32x2(uint32_t at) {
     asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(at) : "memory");
     return v;
 }
+__device__ __forceinline__ float4 shared_f32x4(uint32_t at) {
+    float4 v;
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(at) : "memory");
+    return v;
+}
 
 // ---- mbarriers --------------------------------------------------------------------------------------------------------
 __device__ __forceinline__ void barrier_init(uint64_t *barrier, uint32_t arrivals) {
@@ -59,6 +64,16 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
 }
 __device__ __forceinline__ void barrier_wait(uint64_t *barrier, uint32_t parity) {
     barrier_wait(smem_address(barrier), parity);
+}
+// Whether it has, now.
+__device__ __forceinline__ bool barrier_passed(uint64_t *barrier, uint32_t parity) {
+    uint32_t done;
+    asm volatile("{\n\t.reg .pred done;\n\tmbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n\t"
+                 "selp.u32 %0, 1, 0, done;\n\t}"
+                 : "=r"(done)
+                 : "r"(smem_address(barrier)), "r"(parity)
+                 : "memory");
+    return done != 0;
 }
 
 // ---- clusters ---------------------------------------------------------------------------------------------------------
@@ -137,6 +152,12 @@ __device__ __forceinline__ void copy_box_once(void *to, const void *map, uint64_
                  "l"(map), "r"(smem_address(barrier)), "r"(x), "r"(y), "l"(policy)
                  : "memory");
 }
+// Bytes as they lie: multiples of 16, from and to addresses that are.
+__device__ __forceinline__ void copy_bytes(void *to, const void *from, uint32_t bytes, uint64_t *barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(smem_address(to)),
+                 "l"(from), "r"(bytes), "r"(smem_address(barrier))
+                 : "memory");
+}
 __device__ __forceinline__ void prefetch_box(const void *map, int32_t x, int32_t y) {
     asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];" ::"l"(map), "r"(x), "r"(y) : "memory");
 }
@@ -198,6 +219,22 @@ __device__ __forceinline__ void store_word(uint4 *to, uint4 v) {
     asm volatile("{\n\t.reg .b128 word;\n\tmov.b128 word, {%1, %2};\n\tst.relaxed.gpu.global.b128 [%0], word;\n\t}" ::"l"(to),
                  "l"(v.x | (uint64_t)v.y << 32), "l"(v.z | (uint64_t)v.w << 32)
                  : "memory");
+}
+// A flag behind other writes: what this thread wrote or saw written before, whoever sees the flag sees too.
+__device__ __forceinline__ void store_release(uint32_t *to, uint32_t v) {
+    asm volatile("fence.acq_rel.gpu;\n\tst.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(v) : "memory");
+}
+__device__ __forceinline__ uint32_t load_acquire(const uint32_t *from) {
+    uint32_t v;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(from) : "memory");
+    return v;
+}
+__device__ __forceinline__ void store_relaxed(uint32_t *to, uint32_t v) {
+    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(v) : "memory");
+}
+// Between ordinary accesses before it and those of the copy engine after it.
+__device__ __forceinline__ void fence_async_global() {
+    asm volatile("fence.proxy.async.global;" ::: "memory");
 }
 
 // ---- named barriers of a block, 1 to 15 ------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ typedef struct rdk_gemm_pairs_args {
     RDK_PTR(const void) w_scale;
     RDK_PTR(const void) bias;
     RDK_PTR(void) c;
-    RDK_PTR(void) partials; // words of three sums and a tag, one tile a block
+    RDK_PTR(void) partials; // what each block leaves of one tile
     int64_t a_scale_stride_m, a_scale_stride_k, w_scale_stride_n, w_scale_stride_k, c_stride;
     int32_t m, n, k_blocks;
     int32_t units_m,
@@ -89,9 +89,9 @@ enum {
 RDK_HOST_DEVICE int rdk_pairs_stage_bytes(int tokens, int columns) {
     return (tokens + columns) * RDK_K_BLOCK;
 }
-// Beside the ring: 1024 for the tiles' alignment, the scales, their barriers.
+// Beside the ring: 1024 for the tiles' alignment, one barrier, the scales, their barriers.
 RDK_HOST_DEVICE int rdk_pairs_fixed_bytes(int tokens) {
-    return 1024 + RDK_PAIRS_SCALE_BATCHES * (RDK_PAIRS_SCALE_BLOCKS * (tokens + 4 + 2) * 4 + 16);
+    return 1024 + 16 + RDK_PAIRS_SCALE_BATCHES * (RDK_PAIRS_SCALE_BLOCKS * (tokens + 4 + 2) * 4 + 16);
 }
 RDK_HOST_DEVICE int rdk_pairs_stages(int tokens, int columns) {
     int fit = (227 * 1024 - rdk_pairs_fixed_bytes(tokens)) / (rdk_pairs_stage_bytes(tokens, columns) + 16);
@@ -101,8 +101,13 @@ RDK_HOST_DEVICE int rdk_pairs_shared_bytes(int tokens, int columns) {
     return rdk_pairs_fixed_bytes(tokens) +
            rdk_pairs_stages(tokens, columns) * (rdk_pairs_stage_bytes(tokens, columns) + 16);
 }
-RDK_HOST_DEVICE int rdk_pairs_partial_words(int sums) { // of a thread
+RDK_HOST_DEVICE int rdk_pairs_partial_words(int sums) { // of a thread; class "chunk"
     return (sums + 2) / 3;
+}
+// Class "step": a tile's sums for each block, then a flag for each, 32 bytes apart.
+enum { RDK_PAIRS_FLAG_BYTES = 32 };
+RDK_HOST_DEVICE int rdk_pairs_left_bytes(int tokens, int columns) {
+    return tokens * columns * 4;
 }
 
 #endif // RDI_GEMM_SM90A_ARGS_H

@@ -117,7 +117,7 @@ size_t rdi_gemm_step_sm90a_ws(const void *args, int32_t multiprocessors) {
     if (!step_is_wide(a))
         return (size_t)cut.pairs * 2 * (size_t)cut.rows * (size_t)narrow_tokens(a->m) * 2 * sizeof(float);
     const rdi_sm90a_pairs p = wide_pairs(&cut, a->m);
-    return rdi_sm90a_partial_bytes(&p);
+    return (size_t)p.pairs * 2 * (size_t)(rdk_pairs_left_bytes(p.tokens, p.columns) + RDK_PAIRS_FLAG_BYTES);
 }
 
 static const char *step_kernel(int32_t tokens, int32_t rows) {

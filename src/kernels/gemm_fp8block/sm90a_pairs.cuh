@@ -12,96 +12,10 @@
 
 #include "kernels/common/sm90a_convert.cuh"
 #include "kernels/common/sm90a_wgmma.cuh"
-#include "kernels/gemm_fp8block/sm90a_args.h"
-
-#include <stddef.h>
+#include "kernels/gemm_fp8block/sm90a_pairs_ring.cuh"
+#include "kernels/gemm_fp8block/sm90a_pairs_sums.cuh"
 
 namespace pairs {
-
-enum {
-    K_BLOCK = RDK_K_BLOCK,
-    PAIR = 2,
-    GROUP_TOKENS = 64,
-    SCALE_BLOCKS = RDK_PAIRS_SCALE_BLOCKS,
-    SCALE_BATCHES = RDK_PAIRS_SCALE_BATCHES,
-    CONSUMER_WARPS = 8,
-    PRODUCER_REGISTERS = 40,
-    CONSUMER_REGISTERS = 232, // 2 * 232 + 40 = 3 * 168, what 384 threads get
-};
-
-// STEP: weights are read once, by one tile of tokens.
-template <int TOKENS_, int COLUMNS_, bool STEP_> struct shape {
-    static constexpr int tokens = TOKENS_, columns = COLUMNS_;
-    static constexpr bool step = STEP_;
-    static constexpr int a_bytes = tokens * K_BLOCK, w_bytes = columns * K_BLOCK, stage_bytes = a_bytes + w_bytes;
-    static constexpr int stages = rdk_pairs_stages(tokens, columns);
-    static constexpr bool split_columns = tokens == GROUP_TOKENS; // the groups share the tokens, not the weights
-    static constexpr int group_columns = split_columns ? columns / 2 : columns;
-    static constexpr int sums = group_columns / 2; // of a thread
-    static constexpr bool two_scales = columns % 128 != 0 && 128 % columns != 0; // a tile may touch two blocks of weight rows
-    static constexpr int border_step = columns & -columns; // where the border may lie
-    static_assert(sums % 16 == 0, "store_sums turns four octets of columns at a time");
-    static constexpr int scale_pitch = tokens + 4;                              // eight rows off each other's banks
-    static constexpr bool two_in_flight = sums <= 64; // else registers are short
-};
-
-template <typename S> struct ring {
-    unsigned char tiles[S::stages][S::stage_bytes];
-    float a_scales[SCALE_BATCHES][SCALE_BLOCKS][S::scale_pitch];
-    float w_scales[SCALE_BATCHES][SCALE_BLOCKS][2];
-    uint64_t full[S::stages], empty[S::stages], scale_full[SCALE_BATCHES], scale_empty[SCALE_BATCHES];
-};
-
-template <int STAGES> struct cursor { // where a role stands in a ring
-    uint32_t slot, parity;
-    __device__ __forceinline__ void advance() {
-        if (++slot == STAGES) {
-            slot = 0;
-            parity ^= 1;
-        }
-    }
-};
-
-// ---- the order of work, the same for every role --------------------------------------------------------------------------
-struct piece { // of one tile: k blocks begin .. end-1
-    int32_t row, column, begin, end;
-};
-
-__device__ __forceinline__ int32_t line_begin(const rdk_gemm_pairs_args &args, int32_t part) {
-    return part * args.line_part + min(part, args.line_rest);
-}
-
-template <typename S> struct walker {
-    int32_t part, at, end, unit; // of the line; then whole units
-    // Lower blocks start first and take the later parts: who waits for partial sums waits for blocks that run already.
-    __device__ __forceinline__ walker(const rdk_gemm_pairs_args &args) {
-        int32_t pairs = gridDim.x / PAIR, pair = blockIdx.x / PAIR;
-        part = pairs - 1 - pair;
-        at = line_begin(args, part);
-        end = line_begin(args, part + 1);
-        unit = args.line_units + pair;
-    }
-    __device__ __forceinline__ bool next(const rdk_gemm_pairs_args &args, piece &p) {
-        int32_t u = unit;
-        p.begin = 0;
-        p.end = args.k_blocks;
-        if (at < end) {
-            u = at / args.k_blocks;
-            p.begin = at - u * args.k_blocks;
-            p.end = min(args.k_blocks, p.begin + end - at);
-            at += p.end - p.begin;
-        } else {
-            if (unit >= args.units_m * args.units_n) return false;
-            unit += gridDim.x / PAIR;
-        }
-        int32_t band = u / (args.group * args.units_n), rest = u - band * args.group * args.units_n;
-        int32_t height = min(args.group, args.units_m - band * args.group), n = rest / height;
-        int32_t m = band * args.group + rest - n * height, rank = cluster_rank();
-        p.row = (args.pair_m ? m * PAIR + rank : m) * S::tokens;
-        p.column = (args.pair_m ? n : n * PAIR + rank) * S::columns;
-        return true;
-    }
-};
 
 // ---- producers: one lane each for weights and tokens ---------------------------------------------------------------------
 template <typename S, bool WEIGHTS>
@@ -114,7 +28,7 @@ __device__ __forceinline__ void produce_tiles(const rdk_gemm_pairs_args &args, r
     cursor<S::stages> at = {0, 1};
     walker<S> walk(args);
     if (!WEIGHTS || !args.early_weights) wait_dependencies();
-    for (piece p; walk.next(args, p);)
+    for (piece p; walk.next(args, p);) {
 #pragma unroll 1
         for (int32_t kb = p.begin; kb < p.end; kb++) {
             const int32_t row = WEIGHTS ? p.column : p.row, x = kb * K_BLOCK;
@@ -133,47 +47,62 @@ __device__ __forceinline__ void produce_tiles(const rdk_gemm_pairs_args &args, r
             }
             at.advance();
         }
+        if constexpr (S::step) copy_left<S, WEIGHTS>(args, r, at, count_others(args, p, walk.part), walk.part + 1);
+    }
 }
 
 // Scales come eight k blocks at a time: where they lie side by side they are one sector of the second-level cache. Two warps, half
-// of the tokens each; lanes 0 to 15 of the first also bring those of the weights.
+// of the tokens each; lanes 0 to 15 of the first also bring those of the weights. All loads of a batch are in flight at once, and
+// those of the next are while there is no room for it yet.
+template <typename S> struct scale_batch {
+    static constexpr int count = S::tokens / 8;
+    float tokens[count], weight;
+    __device__ __forceinline__ void fetch(const rdk_gemm_pairs_args &args, const piece &p, int32_t kb, int32_t warp) {
+        const int32_t lane = threadIdx.x % 32, block = kb + lane % SCALE_BLOCKS, first = p.row + warp * (S::tokens / 2) + lane / 8;
+        const float *from = args.a_scale + first * args.a_scale_stride_m + block * args.a_scale_stride_k;
+        const int32_t left = block < p.end ? args.m - first : 0;
+        const int64_t step = 4 * args.a_scale_stride_m;
+#pragma unroll
+        for (int i = 0; i < count; i++, from += step) tokens[i] = 4 * i < left ? load_fresh(from) : 0.0f;
+        const int32_t row = p.column / 128 + lane / 8;
+        weight = warp == 0 && lane < 16 && block < p.end && row * 128 < args.n
+                     ? load_scale(args.w_scale, row * args.w_scale_stride_n + block * args.w_scale_stride_k, args.w_scale_e8m0 != 0)
+                     : 0.0f;
+    }
+};
+
 template <typename S>
 __device__ __forceinline__ void produce_scales(const rdk_gemm_pairs_args &args, ring<S> &r, int32_t warp) {
-    const int32_t lane = threadIdx.x % 32, block = lane % SCALE_BLOCKS, first = warp * (S::tokens / 2) + lane / 8;
-    const int64_t step = 4 * args.a_scale_stride_m;
+    const int32_t lane = threadIdx.x % 32, first = warp * (S::tokens / 2) + lane / 8;
     cursor<SCALE_BATCHES> at = {0, 1};
     walker<S> walk(args);
     wait_dependencies();
-    for (piece p; walk.next(args, p);) {
-        const float *from = args.a_scale + (p.row + first) * args.a_scale_stride_m + block * args.a_scale_stride_k;
-        const int32_t left = args.m - p.row - first;
+    piece p;
+    const int32_t part = walk.part;
+    bool more = walk.next(args, p);
+    int32_t kb = p.begin;
+    bool leaves = S::step && warp == 1 && lane == 0 && more && p.begin > 0; // this lane says when
+    scale_batch<S> batch;
+    if (more) batch.fetch(args, p, kb, warp);
 #pragma unroll 1
-        for (int32_t kb = p.begin; kb < p.end; kb += SCALE_BLOCKS) {
-            const bool there = kb + block < p.end;
-            const float *token = from + kb * args.a_scale_stride_k;
-            float *to = &r.a_scales[at.slot][block][first];
-            barrier_wait(&r.scale_empty[at.slot], at.parity);
-#pragma unroll 1
-            for (int32_t done = 0; done < S::tokens / 2; done += 32) { // eight loads in flight
-                float scale[8];
+    while (more) {
+        barrier_wait(&r.scale_empty[at.slot], at.parity);
+        float *to = &r.a_scales[at.slot][lane % SCALE_BLOCKS][first];
 #pragma unroll
-                for (int i = 0; i < 8; i++, token += step)
-                    scale[i] = there && done + 4 * i < left ? load_fresh(token) : 0.0f;
-#pragma unroll
-                for (int i = 0; i < 8; i++) to[done + 4 * i] = scale[i];
-            }
-            if (warp == 0 && lane < 16) {
-                int32_t row = p.column / 128 + lane / 8;
-                r.w_scales[at.slot][block][lane / 8] =
-                    there && row * 128 < args.n
-                        ? load_scale(args.w_scale, row * args.w_scale_stride_n + (kb + block) * args.w_scale_stride_k,
-                                     args.w_scale_e8m0 != 0)
-                        : 0.0f;
-            }
-            barrier_arrive(&r.scale_full[at.slot]); // each lane for what it stored
-            at.advance();
+        for (int i = 0; i < batch.count; i++) to[4 * i] = batch.tokens[i];
+        if (warp == 0 && lane < 16) r.w_scales[at.slot][lane % SCALE_BLOCKS][lane / 8] = batch.weight;
+        barrier_arrive(&r.scale_full[at.slot]); // each lane for what it stored
+        at.advance();
+        kb += SCALE_BLOCKS;
+        if (kb >= p.end) {
+            more = walk.next(args, p);
+            kb = p.begin;
         }
+        if (more) batch.fetch(args, p, kb, warp);
+        if constexpr (S::step) leaves = leaves && !say_left<S>(args, r, part, false);
     }
+    if constexpr (S::step)
+        if (leaves) say_left<S>(args, r, part, true);
 }
 
 // ---- the multiplying groups ----------------------------------------------------------------------------------------------
@@ -270,72 +199,6 @@ __device__ __forceinline__ void multiply_piece(group_state<S> &at, const piece &
     }
 }
 
-// ---- sums between blocks -------------------------------------------------------------------------------------------------
-// Up to three sums and a tag that arrive together, so no fence and no flag stands between the blocks. The reader clears the word: it
-// is free again when the call ends, and a replayed graph never meets its own old ones. The tag is a NaN in every type that
-// memory may hold before the first call.
-enum { TAG = 0x7fff7fff };
-
-template <typename S> __device__ __forceinline__ uint4 *partial_words(const rdk_gemm_pairs_args &args, int32_t part) {
-    return static_cast<uint4 *>(args.partials) +
-           (int64_t)(part * PAIR + cluster_rank()) * rdk_pairs_partial_words(S::sums) * 256 + threadIdx.x;
-}
-
-template <typename S>
-__device__ __forceinline__ void leave_partials(const rdk_gemm_pairs_args &args, int32_t part, const float (&sum)[S::sums]) {
-    uint4 *words = kept(partial_words<S>(args, part));
-#pragma unroll
-    for (int i = 0; i < S::sums; i += 3)
-        store_word(words + i / 3 * 256, make_uint4(__float_as_uint(sum[i]), i + 1 < S::sums ? __float_as_uint(sum[i + 1]) : TAG,
-                                                   i + 2 < S::sums ? __float_as_uint(sum[i + 2]) : TAG, TAG));
-}
-
-// Adds what `count` blocks from `part` on left, in this order. All loads of a round are in flight at once: one after the other
-// they cost 0.7 us each (H200).
-template <typename S>
-__device__ __forceinline__ void add_partials(const rdk_gemm_pairs_args &args, int32_t part, int32_t count, float (&sum)[S::sums]) {
-    constexpr int words = rdk_pairs_partial_words(S::sums), together = words <= 11 ? 2 : 1, round = words > 24 ? (words + 1) / 2 : words;
-    for (; count > 0; part += together, count -= together) {
-        uint4 *at_word[together];
-#pragma unroll
-        for (int b = 0; b < together; b++) at_word[b] = kept(partial_words<S>(args, part + b));
-#pragma unroll
-        for (int first = 0; first < words; first += round) {
-            uint4 word[together][round];
-            bool there;
-            do {
-                there = true;
-#pragma unroll
-                for (int b = 0; b < together; b++)
-#pragma unroll
-                    for (int i = 0; i < round; i++)
-                        if (b < count && first + i < words) word[b][i] = load_word(at_word[b] + (first + i) * 256);
-#pragma unroll
-                for (int b = 0; b < together; b++)
-#pragma unroll
-                    for (int i = 0; i < round; i++)
-                        if (b < count && first + i < words) { // every part is read: else the compiler loads less, in parts
-                            const int at = (first + i) * 3;
-                            there = there && word[b][i].w == TAG;
-                            if (at + 1 >= S::sums) there = there && word[b][i].y == TAG;
-                            if (at + 2 >= S::sums) there = there && word[b][i].z == TAG;
-                        }
-            } while (!there);
-#pragma unroll
-            for (int b = 0; b < together; b++)
-#pragma unroll
-                for (int i = 0; i < round; i++)
-                    if (b < count && first + i < words) {
-                        const int at = (first + i) * 3;
-                        store_word(at_word[b] + (first + i) * 256, make_uint4(0, 0, 0, 0));
-                        sum[at] += __uint_as_float(word[b][i].x);
-                        if (at + 1 < S::sums) sum[at + 1] += __uint_as_float(word[b][i].y);
-                        if (at + 2 < S::sums) sum[at + 2] += __uint_as_float(word[b][i].z);
-                    }
-        }
-    }
-}
-
 // ---- output --------------------------------------------------------------------------------------------------------------
 // Four words of each of four neighbouring lanes, turned: lane q gets word q of all four, in lane order.
 __device__ __forceinline__ uint4 turn_quad(uint32_t (&word)[4]) {
@@ -425,13 +288,20 @@ template <typename S> __device__ __forceinline__ void multiply(const rdk_gemm_pa
     for (piece p; walk.next(args, p);) {
         float sum[S::sums];
         multiply_piece<S>(at, p, sum);
-        if (p.begin) {
-            leave_partials<S>(args, walk.part, sum);
-            continue;
+        const int32_t others = count_others(args, p, walk.part);
+        if constexpr (S::step) {
+            if (p.begin) {
+                leave_sums<S>(args, r, walk.part, sum);
+                continue;
+            }
+            for (int32_t i = 0; i < others; i++) add_left<S>(at, sum);
+        } else {
+            if (p.begin) {
+                leave_partials<S>(args, walk.part, sum);
+                continue;
+            }
+            if (others) add_partials<S>(args, walk.part + 1, others, sum);
         }
-        int32_t missing = args.k_blocks - p.end, others = 0;
-        for (; missing > 0; others++) missing -= line_begin(args, walk.part + others + 2) - line_begin(args, walk.part + others + 1);
-        if (others) add_partials<S>(args, walk.part + 1, others, sum);
         store_sums<S>(args, p.row + token, p.column + (S::split_columns ? group * S::group_columns : 0), sum);
     }
 }
@@ -451,6 +321,7 @@ template <typename S> __device__ __forceinline__ void pairs_block(const rdk_gemm
             barrier_init(&r.scale_full[i], 64);
             barrier_init(&r.scale_empty[i], CONSUMER_WARPS * 32);
         }
+        barrier_init(&r.left, CONSUMER_WARPS * 32);
         barrier_init_fence();
     }
     cluster_sync();
