@@ -315,7 +315,13 @@ template <typename S> __device__ __forceinline__ void multiply(const rdk_gemm_pa
     }
 }
 
-template <typename S> __device__ __forceinline__ void pairs_block(const rdk_gemm_pairs_args &args) {
+template <typename S> struct groups { // what the multiplying groups run; sm90a_chunk.cuh has another
+    static __device__ __forceinline__ void run(const rdk_gemm_pairs_args &args, ring<S> &r) {
+        multiply<S>(args, r);
+    }
+};
+
+template <typename S, typename GROUPS = groups<S>> __device__ __forceinline__ void pairs_block(const rdk_gemm_pairs_args &args) {
     extern __shared__ unsigned char shared_bytes[];
     auto &r = *reinterpret_cast<ring<S> *>(shared_bytes + (1024 - smem_address(shared_bytes) % 1024) % 1024);
     launch_dependents();
@@ -346,7 +352,7 @@ template <typename S> __device__ __forceinline__ void pairs_block(const rdk_gemm
         }
     } else {
         registers_take<CONSUMER_REGISTERS>();
-        multiply<S>(args, r);
+        GROUPS::run(args, r);
     }
     cluster_sync(); // the other block still writes into this one's ring and barriers
 }
