@@ -66,14 +66,17 @@ __device__ __forceinline__ void barrier_wait(uint64_t *barrier, uint32_t parity)
     barrier_wait(smem_address(barrier), parity);
 }
 // Whether it has, now.
-__device__ __forceinline__ bool barrier_passed(uint64_t *barrier, uint32_t parity) {
+__device__ __forceinline__ bool barrier_passed(uint32_t barrier, uint32_t parity) {
     uint32_t done;
     asm volatile("{\n\t.reg .pred done;\n\tmbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n\t"
                  "selp.u32 %0, 1, 0, done;\n\t}"
                  : "=r"(done)
-                 : "r"(smem_address(barrier)), "r"(parity)
+                 : "r"(barrier), "r"(parity)
                  : "memory");
     return done != 0;
+}
+__device__ __forceinline__ bool barrier_passed(uint64_t *barrier, uint32_t parity) {
+    return barrier_passed(smem_address(barrier), parity);
 }
 
 // ---- clusters ---------------------------------------------------------------------------------------------------------

@@ -15,20 +15,20 @@ typedef struct chunk_plan {
 
 typedef struct chunk_tile {
     const char *kernel;
-    int32_t columns, block_cycles;
+    int32_t columns, block_cycles, tile_cycles;
 } chunk_tile;
 
-// Cycles of a block of 128 k for both groups, of what a tile costs beside them, and of adding up what one other block left of it.
-// From ncu (8448 x 5376 x 5120, all blocks busy: 768, 972 and 1109 for 128, 160 and 192 columns) and moved by at most 4 percent
-// to the order in which replays of 512 and 8192 rows came in (docs/decisions/008-sm90a.md).
+// Cycles of a block of 128 k for both groups, and of what a tile costs beside them: from ncu's cycles of 8448 x 5376 with 5120 and with
+// 17408 of k, all blocks busy (docs/decisions/008-sm90a.md).
 static const chunk_tile tiles[] = {
-    {"rdk_gemm_fp8block_chunk_sm90a_128x64", 64, 500},
-    {"rdk_gemm_fp8block_chunk_sm90a_128x96", 96, 680},
-    {"rdk_gemm_fp8block_chunk_sm90a_128x128", 128, 765},
-    {"rdk_gemm_fp8block_chunk_sm90a_128x160", 160, 1010},
-    {"rdk_gemm_fp8block_chunk_sm90a_128x192", 192, 1130},
+    {"rdk_gemm_fp8block_chunk_sm90a_128x64", 64, 450, 2800},
+    {"rdk_gemm_fp8block_chunk_sm90a_128x96", 96, 570, 3000},
+    {"rdk_gemm_fp8block_chunk_sm90a_128x128", 128, 670, 3300},
+    {"rdk_gemm_fp8block_chunk_sm90a_128x160", 160, 820, 3500},
+    {"rdk_gemm_fp8block_chunk_sm90a_128x192", 192, 900, 3900},
 };
-enum { TILE_CYCLES = 2500, MERGE_CYCLES_A_COLUMN = 100 };
+// Sums that travel, a column: once for a cut tile and once more for each block that left some.
+enum { CUT_CYCLES_A_COLUMN = 50, MERGE_CYCLES_A_COLUMN = 14 };
 
 // rest: what does not fill a round of all pairs. Cut along K are: 0 nothing, 1 the rest, 2 the rest and one round, so that a
 // tile has two or three parts.
@@ -46,7 +46,7 @@ static chunk_plan plan_tile(const rdi_gemm_args *a, const chunk_tile *tile, bool
                   .units_n = pair_m ? tiles_n : rdi_ceil_div(tiles_n, 2),
                   .group = pair_m ? 8 : 16}}; // 66 units of 256 x 160 or 128 x 320 make about a square
     int64_t units = p.pairs.units_m * p.pairs.units_n, rest = units % pairs;
-    int64_t whole = k_blocks * tile->block_cycles + TILE_CYCLES;
+    int64_t whole = k_blocks * tile->block_cycles + tile->tile_cycles;
     if (cut == 0 || rest == 0) {
         p.cycles = rdi_ceil_div(units, pairs) * whole;
         return p;
@@ -54,7 +54,7 @@ static chunk_plan plan_tile(const rdi_gemm_args *a, const chunk_tile *tile, bool
     p.pairs.line_units = cut == 2 && units > pairs ? rest + pairs : rest;
     int64_t line = p.pairs.line_units * k_blocks, others = rdi_ceil_div(pairs, p.pairs.line_units);
     p.cycles = (units - p.pairs.line_units) / pairs * whole + rdi_ceil_div(line, pairs) * tile->block_cycles +
-               2 * TILE_CYCLES + MERGE_CYCLES_A_COLUMN * tile->columns * others;
+               2 * tile->tile_cycles + (CUT_CYCLES_A_COLUMN + MERGE_CYCLES_A_COLUMN * others) * tile->columns;
     return p;
 }
 

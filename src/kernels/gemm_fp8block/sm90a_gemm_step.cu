@@ -83,9 +83,11 @@ __device__ __forceinline__ void produce_weights(const rdk_gemm_step_args &args, 
     int32_t lane = threadIdx.x % 32, tile = begin / args.k_blocks, kb = begin % args.k_blocks;
     uint64_t policy = policy_evict_first();
     for (int32_t unit = begin; unit < end; unit++) {
-        if (unit == begin + s::stages && args.use_maps && lane == 0) // the ring is full and the tokens may be far
+        if (unit == begin + s::stages && args.use_maps && lane == 0) { // the ring is full and the tokens may be far
+            if (GROUPS == 2) wait_dependencies();                      // 64-row tiles win by asking even before
             for (int32_t ahead = 0; ahead < PREFETCH_UNITS && unit + ahead < end; ahead++)
                 prefetch_box(args.w_map, (unit + ahead) % args.k_blocks * K_BLOCK, own_tile((unit + ahead) / args.k_blocks) * s::rows);
+        }
         unsigned char *to = r.tiles[at.slot];
         int32_t row = own_tile(tile) * s::rows;
         if (args.use_maps) {

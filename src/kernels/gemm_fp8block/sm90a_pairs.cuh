@@ -99,10 +99,17 @@ __device__ __forceinline__ void produce_scales(const rdk_gemm_pairs_args &args, 
             kb = p.begin;
         }
         if (more) batch.fetch(args, p, kb, warp);
-        if constexpr (S::step) leaves = leaves && !say_left<S>(args, r, part, false);
+        if constexpr (S::step)
+            if (leaves && barrier_passed(&r.left, 0)) {
+                store_release(left_flag<S>(args, part), TAG);
+                leaves = false;
+            }
     }
     if constexpr (S::step)
-        if (leaves) say_left<S>(args, r, part, true);
+        if (leaves) {
+            barrier_wait(&r.left, 0);
+            store_release(left_flag<S>(args, part), TAG);
+        }
 }
 
 // ---- the multiplying groups ----------------------------------------------------------------------------------------------
@@ -288,25 +295,33 @@ template <typename S> __device__ __forceinline__ void multiply(const rdk_gemm_pa
     for (piece p; walk.next(args, p);) {
         float sum[S::sums];
         multiply_piece<S>(at, p, sum);
-        const int32_t others = count_others(args, p, walk.part);
         if constexpr (S::step) {
             if (p.begin) {
                 leave_sums<S>(args, r, walk.part, sum);
                 continue;
             }
-            for (int32_t i = 0; i < others; i++) add_left<S>(at, sum);
-        } else {
-            if (p.begin) {
-                leave_partials<S>(args, walk.part, sum);
-                continue;
-            }
-            if (others) add_partials<S>(args, walk.part + 1, others, sum);
+            for (int32_t others = count_others(args, p, walk.part); others > 0; others--) add_left<S>(at, sum);
+            store_sums<S>(args, p.row + token, p.column + (S::split_columns ? group * S::group_columns : 0), sum);
+            continue;
         }
+        if (p.begin) {
+            leave_partials<S>(args, walk.part, sum);
+            continue;
+        }
+        int32_t missing = args.k_blocks - p.end, others = 0;
+        for (; missing > 0; others++) missing -= line_begin(args, walk.part + others + 2) - line_begin(args, walk.part + others + 1);
+        if (others) add_partials<S>(args, walk.part + 1, others, sum);
         store_sums<S>(args, p.row + token, p.column + (S::split_columns ? group * S::group_columns : 0), sum);
     }
 }
 
-template <typename S> __device__ __forceinline__ void pairs_block(const rdk_gemm_pairs_args &args) {
+template <typename S> struct groups { // what the multiplying groups run; sm90a_chunk.cuh has another
+    static __device__ __forceinline__ void run(const rdk_gemm_pairs_args &args, ring<S> &r) {
+        multiply<S>(args, r);
+    }
+};
+
+template <typename S, typename GROUPS = groups<S>> __device__ __forceinline__ void pairs_block(const rdk_gemm_pairs_args &args) {
     extern __shared__ unsigned char shared_bytes[];
     auto &r = *reinterpret_cast<ring<S> *>(shared_bytes + (1024 - smem_address(shared_bytes) % 1024) % 1024);
     launch_dependents();
@@ -337,7 +352,7 @@ template <typename S> __device__ __forceinline__ void pairs_block(const rdk_gemm
         }
     } else {
         registers_take<CONSUMER_REGISTERS>();
-        multiply<S>(args, r);
+        GROUPS::run(args, r);
     }
     cluster_sync(); // the other block still writes into this one's ring and barriers
 }

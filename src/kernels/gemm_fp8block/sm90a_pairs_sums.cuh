@@ -146,17 +146,6 @@ __device__ __forceinline__ void leave_sums(const rdk_gemm_pairs_args &args, ring
     barrier_arrive(&r.left);
 }
 
-// Raises this block's flag once its groups have stored their sums; false where they have not yet and it shall not wait for them.
-template <typename S>
-__device__ __forceinline__ bool say_left(const rdk_gemm_pairs_args &args, ring<S> &r, int32_t part, bool wait) {
-    if (wait)
-        barrier_wait(&r.left, 0);
-    else if (!barrier_passed(&r.left, 0))
-        return false;
-    store_release(left_flag<S>(args, part), TAG);
-    return true;
-}
-
 // at: where a group stands in the ring.
 template <typename S, typename AT> __device__ __forceinline__ void add_left(AT &at, float (&sum)[S::sums]) {
     using left = left_sums<S>;
