@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys, values and queries into shared memory. One warp streams the cache through a ring of slots, keys and values of a step in
-// turn, with tensor copies under the 128-byte swizzle; each team brings its own queries.
+// Keys, values and queries into shared memory. A warp of its own streams a team's cache through two rings of slots, keys and values, with
+// tensor copies under the 128-byte swizzle; each team brings its own queries.
 #ifndef RDK_ATTN_SM90A_DECODE_LOAD_CUH
 #define RDK_ATTN_SM90A_DECODE_LOAD_CUH
 
@@ -17,16 +17,18 @@ struct ring_place {
 };
 
 // ---- the cache ----------------------------------------------------------------------------------------------------------
-__device__ __forceinline__ void copy_box_4d(void *to, const void *map, uint64_t *barrier, int32_t dim, int32_t head, int32_t token,
-                                            int32_t block, uint64_t policy) {
+__device__ __forceinline__ void copy_box_4d(void *to, const void *map, uint64_t *barrier, int32_t dim,
+                                            int32_t head, int32_t token, int32_t block, uint64_t policy) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
                  "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(smem_address(to)),
-                 "l"(map), "r"(smem_address(barrier)), "r"(dim), "r"(head), "r"(token), "r"(block), "l"(policy)
+                 "l"(map), "r"(smem_address(barrier)), "r"(dim), "r"(head), "r"(token), "r"(block),
+                 "l"(policy)
                  : "memory");
 }
-__device__ __forceinline__ void prefetch_box_4d(const void *map, int32_t dim, int32_t head, int32_t token, int32_t block) {
-    asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global [%0, {%1, %2, %3, %4}];" ::"l"(map), "r"(dim), "r"(head), "r"(token),
-                 "r"(block)
+__device__ __forceinline__ void prefetch_box_4d(const void *map, int32_t dim, int32_t head, int32_t token,
+                                                int32_t block) {
+    asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global [%0, {%1, %2, %3, %4}];" ::"l"(map), "r"(dim),
+                 "r"(head), "r"(token), "r"(block)
                  : "memory");
 }
 
@@ -35,29 +37,36 @@ __device__ __forceinline__ void prefetch_box_4d(const void *map, int32_t dim, in
 struct page_window {
     int32_t seq, base, page;
 };
-__device__ __forceinline__ void look_at_boxes(const rdk_attn_sm90a_args &args, const attn_work &w, int32_t box, int32_t count,
-                                              page_window &pages) {
+__device__ __forceinline__ void look_at_boxes(const rdk_attn_sm90a_args &args, const attn_work &w,
+                                              int32_t box, int32_t count, page_window &pages) {
     if (pages.seq == w.s.seq && box >= pages.base && box + count <= pages.base + 32) return;
-    int32_t mine = box + threadIdx.x % 32, key = mine * args.box_tokens;
     pages.seq = w.s.seq;
     pages.base = box;
-    pages.page = key < w.s.kv_len ? __ldcg(args.block_table + w.s.seq * args.block_table_stride + key / args.block_tokens) : -1;
+    int32_t mine = pages.base + threadIdx.x % 32, key = mine * args.box_tokens;
+    pages.page = key < w.s.kv_len
+                     ? __ldcg(args.block_table + w.s.seq * args.block_table_stride + key / args.block_tokens)
+                     : -1;
 }
 
 // One matrix of a step by single bytes, for rows that copies of 16 bytes do not reach.
-__device__ __forceinline__ void load_bytes(const rdk_attn_sm90a_args &args, unsigned char *slot, int matrix, int32_t key, int32_t valid,
-                                        int32_t token, int32_t page, int32_t kv_head, int32_t row_bytes) {
+__device__ __forceinline__ void load_bytes(const rdk_attn_sm90a_args &args, unsigned char *slot, int matrix,
+                                           int32_t key, int32_t valid, int32_t token, int32_t page,
+                                           int32_t kv_head, int32_t row_bytes) {
     const rdk_attn_cache_view &view = args.cache.view;
     bool known = page >= 0 && page < view.blocks;
-    const unsigned char *from = (matrix ? view.v : view.k) + (known ? page : 0) * (matrix ? view.v_stride_block : view.k_stride_block) +
+    const unsigned char *from = (matrix ? view.v : view.k) +
+                                (known ? page : 0) * (matrix ? view.v_stride_block : view.k_stride_block) +
                                 kv_head * (matrix ? view.v_stride_head : view.k_stride_head);
     int64_t stride = matrix ? view.v_stride_token : view.k_stride_token;
     int32_t columns = (row_bytes + RDK_ATTN_BOX_BYTES - 1) / RDK_ATTN_BOX_BYTES;
 #pragma unroll 1
     for (int32_t i = threadIdx.x % 32; i < args.box_tokens * columns * RDK_ATTN_BOX_BYTES; i += 32) {
-        int32_t row = i / (columns * RDK_ATTN_BOX_BYTES), byte = i % (columns * RDK_ATTN_BOX_BYTES), place = key + row;
-        int32_t at = byte / 128 * RDK_ATTN_STEP_KEYS * 128 + place * 128 + (byte % 128 / 16 ^ (place & 7)) * 16 + byte % 16;
-        slot[at] = known && row < valid && byte < row_bytes ? __ldcg(from + (token + row) * stride + byte) : (unsigned char)0;
+        int32_t row = i / (columns * RDK_ATTN_BOX_BYTES), byte = i % (columns * RDK_ATTN_BOX_BYTES),
+                place = key + row;
+        int32_t at = byte / 128 * RDK_ATTN_STEP_KEYS * 128 + place * 128 +
+                     (byte % 128 / 16 ^ (place & 7)) * 16 + byte % 16;
+        slot[at] = known && row < valid && byte < row_bytes ? __ldcg(from + (token + row) * stride + byte)
+                                                            : (unsigned char)0;
     }
 }
 
@@ -71,31 +80,37 @@ struct lane_box {
     static __device__ __forceinline__ int32_t column(const rdk_attn_sm90a_args &args) { // 128 bytes of a key
         return threadIdx.x & ((1 << args.column_shift) - 1);
     }
-    __device__ __forceinline__ void find(const rdk_attn_sm90a_args &args, const attn_work &w, const page_window &pages, int32_t box) {
+    __device__ __forceinline__ void find(const rdk_attn_sm90a_args &args, const attn_work &w,
+                                         const page_window &pages, int32_t box) {
         int32_t key = (box + sub(args)) * args.box_tokens;
         page = __shfl_sync(0xffffffffu, pages.page, box + sub(args) - pages.base);
-        token = key % args.block_tokens;
+        token = args.block_tokens == args.box_tokens ? 0 : key % args.block_tokens;
         mine = sub(args) * args.box_tokens < RDK_ATTN_STEP_KEYS && key < w.s.kv_len;
         bytes = __popc(__ballot_sync(0xffffffffu, mine)) * args.box_tokens * RDK_ATTN_BOX_BYTES;
     }
-    __device__ __forceinline__ void load(const rdk_attn_sm90a_args &args, const void *map, int32_t head, unsigned char *slot,
-                                         uint64_t *full) const {
+    __device__ __forceinline__ void load(const rdk_attn_sm90a_args &args, const void *map, int32_t head,
+                                         unsigned char *slot, uint64_t *full) const {
         if (threadIdx.x % 32 == 0) barrier_expect(full, bytes);
         if (mine)
-            copy_box_4d(slot + (column(args) * RDK_ATTN_STEP_KEYS + sub(args) * args.box_tokens) * RDK_ATTN_BOX_BYTES, map, full,
-                        column(args) * args.box_dims, head, token, page, policy_evict_first());
+            copy_box_4d(slot + (column(args) * RDK_ATTN_STEP_KEYS + sub(args) * args.box_tokens) *
+                                   RDK_ATTN_BOX_BYTES,
+                        map, full, column(args) * args.box_dims, head, token, page, policy_evict_first());
     }
-    __device__ __forceinline__ void prefetch(const rdk_attn_sm90a_args &args, int matrix, int32_t head) const {
+    __device__ __forceinline__ void prefetch(const rdk_attn_sm90a_args &args, int matrix,
+                                             int32_t head) const {
         if (mine) prefetch_box_4d(args.cache.maps[matrix], column(args) * args.box_dims, head, token, page);
     }
 };
 
 // A step's keys (matrix 0) or values (1) by single bytes.
-__device__ __forceinline__ void load_slot_bytes(const rdk_attn_sm90a_args &args, const attn_work &w, const page_window &pages, int32_t box,
-                                                int matrix, unsigned char *slot, uint64_t *full, int32_t row_bytes) {
+__device__ __forceinline__ void load_slot_bytes(const rdk_attn_sm90a_args &args, const attn_work &w,
+                                                const page_window &pages, int32_t box, int matrix,
+                                                unsigned char *slot, uint64_t *full, int32_t row_bytes) {
     for (int32_t sub = 0; sub < RDK_ATTN_STEP_KEYS / args.box_tokens; sub++) {
-        int32_t key = (box + sub) * args.box_tokens, page = __shfl_sync(0xffffffffu, pages.page, box + sub - pages.base);
-        load_bytes(args, slot, matrix, sub * args.box_tokens, w.s.kv_len - key, key % args.block_tokens, page, w.kv_head, row_bytes);
+        int32_t key = (box + sub) * args.box_tokens,
+                page = __shfl_sync(0xffffffffu, pages.page, box + sub - pages.base);
+        load_bytes(args, slot, matrix, sub * args.box_tokens, w.s.kv_len - key, key % args.block_tokens, page,
+                   w.kv_head, row_bytes);
     }
     __syncwarp();
     if (threadIdx.x % 32 == 0) barrier_arrive(full);
@@ -104,47 +119,58 @@ __device__ __forceinline__ void load_slot_bytes(const rdk_attn_sm90a_args &args,
 // What the loading warp tells the teams of each chunk, ahead of its keys.
 struct chunk_record {
     int32_t seq, kv_head, row_block, chunk, begin, end; // begin == end: no more
-    int32_t q_begin, q_len, kv_len, padding[3];
+    int32_t q_begin, q_len, kv_len;
+    int32_t same_rows; // queries of the chunk before
+    int32_t padding[2];
 };
 struct chunk_ring {
     chunk_record record[RDK_ATTN_RECORDS];
     uint64_t full[RDK_ATTN_RECORDS], empty[RDK_ATTN_RECORDS];
 };
-__device__ __forceinline__ void announce(chunk_ring *ring, ring_place &place, const attn_work &w, bool some) {
+__device__ __forceinline__ void announce(chunk_ring *ring, ring_place &place, const attn_work &w, bool some,
+                                         bool same_rows) {
     barrier_wait(ring->empty + place.slot, place.turn);
     if (threadIdx.x % 32 == 0) {
-        ring->record[place.slot] = {w.s.seq,     w.kv_head, w.row_block, w.chunk,  some ? w.begin : 0,
-                                    some ? w.end : 0, w.s.q_begin, w.s.q_len, w.s.kv_len, {}};
+        ring->record[place.slot] = {
+            w.s.seq,   w.kv_head,  w.row_block, w.chunk, some ? w.begin : 0, some ? w.end : 0, w.s.q_begin,
+            w.s.q_len, w.s.kv_len, same_rows,   {}};
         barrier_arrive(ring->full + place.slot);
     }
     place.advance(RDK_ATTN_RECORDS);
 }
 
-// Both matrices of a step into the ring.
-__device__ __forceinline__ void load_step(const rdk_attn_sm90a_args &args, const attn_work &w, const page_window &pages,
-                                          const lane_box &box, int32_t step, unsigned char *ring, uint64_t *full, uint64_t *empty,
-                                          ring_place &place) {
-#pragma unroll 1
-    for (int matrix = 0; matrix < 2; matrix++) {
-        unsigned char *slot = ring + place.slot * args.slot_bytes;
-        barrier_wait(empty + place.slot, place.turn);
-        if (args.use_maps)
-            box.load(args, args.cache.maps[matrix], w.kv_head, slot, full + place.slot);
-        else
-            load_slot_bytes(args, w, pages, step * (RDK_ATTN_STEP_KEYS / args.box_tokens), matrix, slot, full + place.slot, args.row_bytes);
-        place.advance(args.slots);
-    }
+// A team's rings, one behind the other: slots of keys, then of values; barriers alike.
+struct cache_rings {
+    unsigned char *slots;
+    uint64_t *full, *empty;
+    int32_t keys, values; // slots
+};
+
+// A matrix of a step into its ring.
+__device__ __forceinline__ void load_matrix(const rdk_attn_sm90a_args &args, const attn_work &w,
+                                            const page_window &pages, const lane_box &box, int32_t step,
+                                            int matrix, const cache_rings &rings, ring_place &place) {
+    int32_t at = matrix ? rings.keys + place.slot : place.slot;
+    unsigned char *slot = rings.slots + at * args.slot_bytes;
+    barrier_wait(rings.empty + at, place.turn);
+    if (args.use_maps)
+        box.load(args, args.cache.maps[matrix], w.kv_head, slot, rings.full + at);
+    else
+        load_slot_bytes(args, w, pages, step * (RDK_ATTN_STEP_KEYS / args.box_tokens), matrix, slot,
+                        rings.full + at, args.row_bytes);
+    place.advance(matrix ? rings.values : rings.keys);
 }
 
 // A loading warp. First pass: before the kernels ahead are complete, the first steps of the share are asked for, a hint alone (the
 // map keeps every address inside the cache). What those kernels may still write, lengths and pages too, is read again after them.
-__device__ __forceinline__ void stream_cache(const rdk_attn_sm90a_args &args, int team, unsigned char *ring, uint64_t *full,
-                                             uint64_t *empty, chunk_ring *chunks) {
+__device__ __forceinline__ void stream_cache(const rdk_attn_sm90a_args &args, int team,
+                                             const cache_rings &rings, chunk_ring *chunks) {
     int32_t lane = threadIdx.x % 32, boxes = RDK_ATTN_STEP_KEYS / args.box_tokens;
-    ring_place place = {0, 1}, record = {0, 1}; // the first turn finds every slot free
+    ring_place keys = {0, 1}, values = {0, 1}, record = {0, 1}; // the first turn finds every slot free
     page_window pages = {-1, 0, 0};
     lane_box box;
     attn_work w = {};
+    int32_t seq = -1, kv_head = 0, row_block = 0; // announced last
     attn_sequence mine = open_sequence(args, lane);
 #pragma unroll 1
     for (int pass = 0; pass < 2; pass++) {
@@ -152,15 +178,20 @@ __device__ __forceinline__ void stream_cache(const rdk_attn_sm90a_args &args, in
 #pragma unroll 1
         for (; some; some = next_work(args, w)) {
             if (w.at < 0) continue; // the share before this one has it
-            if (pass) announce(chunks, record, w, true);
+            if (pass) {
+                announce(chunks, record, w, true,
+                         w.s.seq == seq && w.kv_head == kv_head && w.row_block == row_block);
+                seq = w.s.seq, kv_head = w.kv_head, row_block = w.row_block;
+            }
             int32_t end = pass ? w.end : min(w.end, w.begin + args.prefetch_steps);
 #pragma unroll 1
             for (int32_t step = w.begin; step < end; step++) {
                 look_at_boxes(args, w, step * boxes, boxes, pages);
                 box.find(args, w, pages, step * boxes);
-                if (pass)
-                    load_step(args, w, pages, box, step, ring, full, empty, place);
-                else if (args.use_maps)
+                if (pass) {
+                    load_matrix(args, w, pages, box, step, 0, rings, keys);
+                    load_matrix(args, w, pages, box, step, 1, rings, values);
+                } else if (args.use_maps)
                     for (int matrix = 0; matrix < 2; matrix++) box.prefetch(args, matrix, w.kv_head);
             }
             if (!pass) break;
@@ -168,33 +199,31 @@ __device__ __forceinline__ void stream_cache(const rdk_attn_sm90a_args &args, in
         if (pass) break;
         wait_dependencies();
         pages.seq = -1;
-        if (some) look_at_boxes(args, w, w.begin * boxes, boxes, pages); // on its way together with the lengths
+        if (some)
+            look_at_boxes(args, w, w.begin * boxes, boxes, pages); // on its way together with the lengths
         mine = open_sequence(args, lane);
     }
-    announce(chunks, record, w, false);
+    announce(chunks, record, w, false, false);
 }
 
 // ---- the queries --------------------------------------------------------------------------------------------------------
 // What a team knows of each of its rows, in shared memory.
 template <int N> struct row_table {
+    float top
+        [N]
+        [4]; // of each warp's keys of a step, less the reference; at the end of a chunk the sums of their weights
     float factor[N];     // of a score: exponent taken off the query, scales of the call and of the keys
     int32_t position[N]; // the last key that the row sees
-    float top[N][4];     // of the four warps' keys of a step, less the reference
-    float sum[N][4];     // of their weights, at the end of a chunk
-    // Each warp's copy of what weights are relative to, and of what a logit less that may reach before it is raised: a largest
-    // logit of the past and a headroom, which spare most steps the search; 0 and -inf until the row sees a key.
-    float2 level[4][N];
+    // What weights are relative to, and what a logit less that may reach before it is raised: a largest logit of the past and a
+    // headroom, which spare most steps the search; 0 and -inf until the row sees a key.
+    float reference[N], limit[N];
+    float rise[N], keep[N]; // of a raise
+    float scale[N];         // 1 / sum of weights, at the end of a chunk
 };
 
-// Place of dim d among the queries' dims: a lane of the keys takes 16 neighbouring bytes, four at a time (sm90a_decode_tile.cuh).
-template <bool FP8> __device__ __forceinline__ int query_place(int d) {
-    constexpr int share = FP8 ? 16 : 8, span = share * 4;
-    int in = d % span;
-    return d / span * span + in % share / 4 * 16 + (in / 2 & 1) * 8 + in / share * 2 + in % 2;
-}
-
 // Eight neighbouring dims of a row of queries.
-template <bool VECTOR> __device__ __forceinline__ void read_eight(const rdk_attn_sm90a_args &args, int64_t at, float (&x)[8]) {
+template <bool VECTOR>
+__device__ __forceinline__ void read_eight(const rdk_attn_sm90a_args &args, int64_t at, float (&x)[8]) {
     const float *wide = static_cast<const float *>(args.q) + at;
     const unsigned short *narrow = static_cast<const unsigned short *>(args.q) + at;
     if (args.q_type == RDK_F32) {
@@ -208,7 +237,8 @@ template <bool VECTOR> __device__ __forceinline__ void read_eight(const rdk_attn
         const uint4 raw = __ldcg(reinterpret_cast<const uint4 *>(narrow));
         const uint32_t word[4] = {raw.x, raw.y, raw.z, raw.w};
 #pragma unroll
-        for (int i = 0; i < 8; i++) x[i] = __uint_as_float(i % 2 ? word[i / 2] & 0xffff0000u : word[i / 2] << 16);
+        for (int i = 0; i < 8; i++)
+            x[i] = __uint_as_float(i % 2 ? word[i / 2] & 0xffff0000u : word[i / 2] << 16);
     } else
 #pragma unroll
         for (int i = 0; i < 8; i++) x[i] = __uint_as_float((uint32_t)__ldcg(narrow + i) << 16);
@@ -218,35 +248,69 @@ template <bool VECTOR> __device__ __forceinline__ void read_eight(const rdk_attn
 template <int DIMS, int N> struct query_shape {
     static constexpr int lanes = DIMS >= 256 ? 32 : DIMS / 8, shares = DIMS > 256 ? DIMS / 256 : 1;
     static constexpr int rows = RDK_ATTN_TEAM_THREADS / lanes, turns = (N + rows - 1) / rows;
-    static constexpr int at_once = turns * shares <= 7 ? turns : turns / 2; // turns whose loads are on their way together
+    static constexpr int at_once =
+        turns * shares <= 7 ? turns : turns / 2; // turns whose loads are on their way together
 };
 
-// Stores a lane's share of a row as 16-bit values scaled by a power of two, so that the row's largest magnitude lies in [1, 2): f16
-// then holds any bf16 query. Returns the power, which goes back into the scores.
+// Four e4m3 codes next to four numbers, and what they leave of them.
+__device__ __forceinline__ uint32_t nearest_codes(float (&x)[4]) {
+    uint32_t codes = __nv_cvt_float2_to_fp8x2(make_float2(x[0], x[1]), __NV_SATFINITE, __NV_E4M3) |
+                     (uint32_t)__nv_cvt_float2_to_fp8x2(make_float2(x[2], x[3]), __NV_SATFINITE, __NV_E4M3)
+                         << 16;
+    uint32_t half[2];
+    widen_codes(codes, half[0], half[1]);
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const float2 wide = __half22float2(*reinterpret_cast<const __half2 *>(half + i));
+        x[i * 2] -= wide.x, x[i * 2 + 1] -= wide.y;
+    }
+    return codes;
+}
+
+// Stores a lane's share of a row scaled by a power of two, so that the row's largest magnitude lies in [128, 256) in the middle of
+// what e4m3 holds; e4m3 caches take two codes a number, the second ones N rows on. Returns the power, which goes back into the
+// scores. A row that is not finite becomes NaN.
 template <int DIMS, int N, bool FP8>
-__device__ __forceinline__ float store_query(int32_t row, const float (&x)[query_shape<DIMS, N>::shares][8], unsigned char *queries) {
+__device__ __forceinline__ float store_query(int32_t row, const float (&x)[query_shape<DIMS, N>::shares][8],
+                                             unsigned char *queries) {
     using shape = query_shape<DIMS, N>;
     float top = 0.0f;
 #pragma unroll
     for (int i = 0; i < shape::shares * 8; i++) top = fmaxf(top, fabsf(x[i / 8][i % 8]));
 #pragma unroll
-    for (int step = shape::lanes / 2; step; step /= 2) top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, step));
-    int exponent = (int)(__float_as_uint(top) >> 23) - 127;
-    exponent = min(max(exponent, -100), 100); // of zeros, subnormals, infinities: any factor does
-    float down = __uint_as_float((uint32_t)(127 - exponent) << 23);
+    for (int step = shape::lanes / 2; step; step /= 2)
+        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, step));
+    int exponent = (int)(__float_as_uint(top) >> 23) - 127 - 7;
+    bool finite = exponent < 128 - 7;
+    exponent = min(max(exponent, -100), 100); // of zeros and subnormals: any factor does
+    float down = __uint_as_float(finite ? (uint32_t)(127 - exponent) << 23 : 0x7fffffffu);
 #pragma unroll
-    for (int i = 0; i < shape::shares * 4; i++) { // two neighbouring dims keep their places side by side
-        int32_t place = query_place<FP8>((i / 4 * 32 + threadIdx.x % shape::lanes) * 8 + i % 4 * 2);
-        int32_t byte = place / 64 * N * 128 + row * 128 + (place % 64 / 8 ^ row % 8) * 16 + place % 8 * 2;
-        if (row < N) *reinterpret_cast<uint32_t *>(queries + byte) = pack_weights<FP8>(x[i / 4][i % 4 * 2] * down, x[i / 4][i % 4 * 2 + 1] * down);
+    for (int i = 0; i < shape::shares; i++) {
+        int32_t d = (i * 32 + threadIdx.x % shape::lanes) * 8, byte = FP8 ? d : d * 2;
+        unsigned char *to = queries + byte / 128 * attn_shape<DIMS, N, FP8>::query_column + row * 128 +
+                            (byte % 128 / 16 ^ row % 8) * 16 + byte % 16;
+        if (row >= N) continue;
+        if constexpr (FP8) {
+            float low[4] = {x[i][0] * down, x[i][1] * down, x[i][2] * down, x[i][3] * down};
+            float high[4] = {x[i][4] * down, x[i][5] * down, x[i][6] * down, x[i][7] * down};
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                uint2 codes;
+                codes.x = nearest_codes(low), codes.y = nearest_codes(high);
+                *reinterpret_cast<uint2 *>(to + half * N * 128) = codes;
+            }
+        } else
+            *reinterpret_cast<uint4 *>(to) = make_uint4(
+                pack_bf16(x[i][0] * down, x[i][1] * down), pack_bf16(x[i][2] * down, x[i][3] * down),
+                pack_bf16(x[i][4] * down, x[i][5] * down), pack_bf16(x[i][6] * down, x[i][7] * down));
     }
     return __uint_as_float((uint32_t)(127 + exponent) << 23);
 }
 
 // All queries of a team, rows [first, first + N) of the sequence's head. Rows and dims that are not there read a place that is.
 template <int DIMS, int N, bool FP8, bool VECTOR>
-__device__ __forceinline__ void load_queries(const rdk_attn_sm90a_args &args, const chunk_record &w, int32_t first, unsigned char *queries,
-                                             row_table<N> *rows) {
+__device__ __forceinline__ void load_queries(const rdk_attn_sm90a_args &args, const chunk_record &w,
+                                             int32_t first, unsigned char *queries, row_table<N> *rows) {
     using shape = query_shape<DIMS, N>;
     constexpr int at_once = VECTOR ? shape::at_once : 1;
     const float log2e = 1.4426950408889634f;
@@ -254,13 +318,17 @@ __device__ __forceinline__ void load_queries(const rdk_attn_sm90a_args &args, co
     factor *= args.softcap > 0.0f ? 2.0f * log2e / args.softcap : log2e;
     int32_t lane = threadIdx.x % shape::lanes, count = w.q_len * args.group;
 #pragma unroll 1
-    for (int32_t at = threadIdx.x % RDK_ATTN_TEAM_THREADS / shape::lanes; at < shape::turns * shape::rows; at += at_once * shape::rows) {
+    for (int32_t at = threadIdx.x % RDK_ATTN_TEAM_THREADS / shape::lanes; at < shape::turns * shape::rows;
+         at += at_once * shape::rows) {
         float x[at_once][shape::shares][8];
 #pragma unroll
         for (int i = 0; i < at_once * shape::shares; i++) {
-            int32_t row = min(first + at + i / shape::shares * shape::rows, count - 1), d = (i % shape::shares * 32 + lane) * 8;
+            int32_t row = min(first + at + i / shape::shares * shape::rows, count - 1),
+                    d = (i % shape::shares * 32 + lane) * 8;
             int32_t token = row / args.group, head = w.kv_head * args.group + row % args.group;
-            read_eight<VECTOR>(args, (w.q_begin + token) * args.q_stride_token + head * args.q_stride_head + (d < args.head_dim ? d : 0),
+            read_eight<VECTOR>(args,
+                               (w.q_begin + token) * args.q_stride_token + head * args.q_stride_head +
+                                   (d < args.head_dim ? d : 0),
                                x[i / shape::shares][i % shape::shares]);
         }
 #pragma unroll
@@ -268,7 +336,8 @@ __device__ __forceinline__ void load_queries(const rdk_attn_sm90a_args &args, co
             int32_t row = at + i * shape::rows;
 #pragma unroll
             for (int k = 0; k < shape::shares * 8; k++)
-                if (first + row >= count || (k / 8 * 32 + lane) * 8 >= args.head_dim) x[i][k / 8][k % 8] = 0.0f;
+                if (first + row >= count || (k / 8 * 32 + lane) * 8 >= args.head_dim)
+                    x[i][k / 8][k % 8] = 0.0f;
             float power = store_query<DIMS, N, FP8>(row, x[i], queries);
             if (lane == 0 && row < N) {
                 rows->factor[row] = power * factor;

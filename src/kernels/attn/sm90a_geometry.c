@@ -11,12 +11,13 @@ typedef struct decode_shape {
 
 // Rows of queries by the blocks that a team takes: the smallest kernel of the head size that holds them, else several blocks.
 static void cut_rows(decode_shape *s) {
-    static const int32_t rows_of[4][3] = {
-        {24, 24, 24}, {8, 24, 40}, {8, 24, 56}, {24, 24, 24}}; // compiled in
+    static const int32_t rows_of[4][4] = {
+        {24, 24, 24, 24}, {8, 24, 24, 40}, {8, 24, 24, 56}, {24, 24, 24, 24}}; // compiled in
     const int32_t *sizes = rows_of[s->dims == 64 ? 0 : s->dims == 128 ? 1 : s->dims == 256 ? 2 : 3];
-    s->row_blocks = (int32_t)rdi_ceil_div(s->max_rows, sizes[2]);
-    int32_t rows = (int32_t)rdi_ceil_div(s->max_rows, s->row_blocks);
-    s->rows = rows <= sizes[0] ? sizes[0] : rows <= sizes[1] ? sizes[1] : sizes[2];
+    s->row_blocks = (int32_t)rdi_ceil_div(s->max_rows, sizes[3]);
+    int32_t rows = (int32_t)rdi_ceil_div(s->max_rows, s->row_blocks), i = 0;
+    while (sizes[i] < rows) i++;
+    s->rows = sizes[i];
 }
 
 static decode_shape shape_of(const rdi_attn_args *a) {
@@ -44,23 +45,28 @@ size_t rdi_attn_decode_sm90a_ws(const void *args, int32_t units) {
     const rdi_attn_args *a = args;
     decode_shape s = shape_of(a);
     (void)units;
-    return (size_t)partial_count(a, &s) * (size_t)(a->head_dim + 2) * sizeof(float);
+    return (size_t)partial_count(a, &s) * ((size_t)a->head_dim * (s.fp8 ? 2 : 4) + 2 * sizeof(float));
 }
 
 static const char *decode_kernel(const decode_shape *s) {
 #define NAME(text_) "rdk_attn_decode_sm90a_" text_
-    static const char *const names[2][4][4] = {
-        {{NULL, NAME("bf16_d64_r24")},
-         {NAME("bf16_d128_r8"), NAME("bf16_d128_r24"), NAME("bf16_d128_r40")},
-         {NAME("bf16_d256_r8"), NAME("bf16_d256_r24"), NULL, NAME("bf16_d256_r56")},
-         {NULL, NAME("bf16_d512_r24")}},
-        {{NULL, NAME("fp8_d64_r24")},
-         {NAME("fp8_d128_r8"), NAME("fp8_d128_r24"), NAME("fp8_d128_r40")},
-         {NAME("fp8_d256_r8"), NAME("fp8_d256_r24"), NULL, NAME("fp8_d256_r56")},
-         {NULL, NAME("fp8_d512_r24")}},
+    static const char *const names[2][4][7] = {
+        // by rows / 8 - 1
+        {{[2] = NAME("bf16_d64_r24")},
+         {[0] = NAME("bf16_d128_r8"),
+          [2] = NAME("bf16_d128_r24"),
+          [4] = NAME("bf16_d128_r40")},
+         {[0] = NAME("bf16_d256_r8"), [2] = NAME("bf16_d256_r24"), [6] = NAME("bf16_d256_r56")},
+         {[2] = NAME("bf16_d512_r24")}},
+        {{[2] = NAME("fp8_d64_r24")},
+         {[0] = NAME("fp8_d128_r8"),
+          [2] = NAME("fp8_d128_r24"),
+          [4] = NAME("fp8_d128_r40")},
+         {[0] = NAME("fp8_d256_r8"), [2] = NAME("fp8_d256_r24"), [6] = NAME("fp8_d256_r56")},
+         {[2] = NAME("fp8_d512_r24")}},
     };
 #undef NAME
-    return names[s->fp8][s->dims == 64 ? 0 : s->dims == 128 ? 1 : s->dims == 256 ? 2 : 3][s->rows / 16];
+    return names[s->fp8][s->dims == 64 ? 0 : s->dims == 128 ? 1 : s->dims == 256 ? 2 : 3][s->rows / 8 - 1];
 }
 
 static bool pieces_aligned(const void *data, int64_t block, int64_t token, int64_t head, int64_t elem) {
@@ -94,7 +100,8 @@ static rdk_attn_sm90a_args kernel_args(const rdi_attn_args *a, const decode_shap
         .max_rows = s->max_rows,
         .row_blocks = s->row_blocks,
         .teams = s->teams,
-        .slots = s->slots,
+        .key_slots = (s->slots + 1) / 2,
+        .value_slots = s->slots / 2,
         .slot_bytes = rdk_attn_slot_bytes(s->dims, s->fp8),
         .row_bytes = (int32_t)(a->head_dim * elem),
         .column_shift = columns >= 8   ? 3
@@ -153,7 +160,7 @@ int32_t rdi_attn_decode_sm90a_geometry(const void *args, void *ws, const rd_devi
     decode_shape s = shape_of(a);
     rdk_attn_sm90a_args kernel = kernel_args(a, &s);
     kernel.sums = RDK_ADDR(ws);
-    kernel.tops = kernel.sums + (uint64_t)partial_count(a, &s) * (uint64_t)a->head_dim * sizeof(float);
+    kernel.tops = kernel.sums + (uint64_t)partial_count(a, &s) * (uint64_t)a->head_dim * (s.fp8 ? 2 : 4);
     out[0].map_count = 0;
     describe_cache(a, &kernel, &out[0]);
     uint32_t maps = out[0].map_count;
@@ -162,9 +169,9 @@ int32_t rdi_attn_decode_sm90a_geometry(const void *args, void *ws, const rd_devi
     out[0].map_count = maps;
     out[0].shared_bytes = (uint32_t)(s.teams * rdk_attn_team_bytes(s.dims, s.fp8, s.rows, s.slots));
     out[0].dependent = true;
-    uint32_t slices = (uint32_t)rdi_ceil_div(a->head_dim, RDK_ATTN_MERGE_LANES * 4);
+    uint32_t slices = (uint32_t)rdi_ceil_div(a->head_dim, RDK_ATTN_MERGE_LANES * (s.fp8 ? 8 : 4));
     rdi_launch_fill(
-        &out[1], "rdk_attn_decode_sm90a_merge",
+        &out[1], s.fp8 ? "rdk_attn_decode_sm90a_merge_fp8" : "rdk_attn_decode_sm90a_merge_bf16",
         (const uint32_t[3]){(uint32_t)a->q_heads * slices, (uint32_t)a->max_q_len, (uint32_t)a->seqs},
         RDK_ATTN_MERGE_GROUPS * RDK_ATTN_MERGE_LANES, &kernel, sizeof kernel);
     out[1].dependent = true;
