@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 
-// Keys and values of the heads that are worked on side by side should stay in the second-level cache (50 MB on H100 and H200, of
+// Keys and values of the heads that are worked on side by side should stay in the second-level cache (50 MB on H100, 60 on H200, of
 // which a half is near), since every row tile of a head reads them again.
 enum { CACHE_BYTES = 32 << 20 };
 
