@@ -16,7 +16,7 @@ static void cut_rows(decode_shape *s) {
     const int32_t *sizes = rows_of[s->dims == 64 ? 0 : s->dims == 128 ? 1 : s->dims == 256 ? 2 : 3];
     s->row_blocks = (int32_t)rdi_ceil_div(s->max_rows, sizes[2]);
     int32_t rows = (int32_t)rdi_ceil_div(s->max_rows, s->row_blocks), i = 0;
-    while (sizes[i] < rows) i++;
+    while (i < 2 && sizes[i] < rows) i++;
     s->rows = sizes[i];
 }
 
