@@ -301,6 +301,49 @@ static void test_mixed_widths_fit_the_workspace(void **state) {
     rd_ctx_free(l.ctx);
 }
 
+// Kernels count keys in 32 bits: a block table of more is refused before a size is reckoned from it.
+static void test_a_block_table_of_too_many_keys(void **state) {
+    (void)state;
+    static const char *const ops[] = {"attn_decode", "attn_prefill"};
+    static uint64_t memory[8]; // nothing is read
+    const rd_ctx_options options = {.struct_size = sizeof options, .device = "gpu:0", .threads = 1};
+    const rd_param params[] = {RD_INT("head_dim", 128),     RD_INT("gqa", 4),
+                               RD_INT("block_tokens", 64),  RD_WORD("q_dtype", "bf16"),
+                               RD_WORD("kv_dtype", "bf16"), RD_WORD("out_dtype", "bf16"),
+                               RD_WORD("k_order", "dim"),   RD_INT("causal", 1)};
+    rd_ctx *ctx = NULL;
+    fake.reset(9, 13000, 1);
+    must(rd_ctx_create(&options, &ctx));
+    for (int i = 0; i < 2; i++) {
+        rd_plan *plan = NULL;
+        const rd_status made = rd_plan_create(ctx, ops[i], params, (int32_t)RDI_COUNT(params), 1, 8, &plan);
+        if (made == RD_E_UNSUPPORTED) break; // built without nvcc
+        must(made);
+        rd_attn_args args = {.struct_size = sizeof args,
+                             .q = rd_tensor_3d(memory, RD_DTYPE_BF16, 8, 8, 128),
+                             .k_cache = rd_tensor_4d(memory, RD_DTYPE_BF16, 4, 64, 2, 128),
+                             .kv_lens = rd_tensor_1d(memory, RD_DTYPE_I32, 1),
+                             .q_starts = rd_tensor_1d(memory, RD_DTYPE_I32, 2),
+                             .scale = 1,
+                             .max_q_len = 8};
+        args.out = args.q, args.v_cache = args.k_cache;
+        for (int wide = 0; wide < 2; wide++) { // the last that fits, the first that does not
+            args.block_table = rd_tensor_2d(memory, RD_DTYPE_I32, 1, INT32_MAX / 64 + wide);
+            rd_tensor *const all[] = {&args.q,       &args.out,      &args.k_cache,    &args.v_cache,
+                                      &args.kv_lens, &args.q_starts, &args.block_table};
+            for (size_t t = 0; t < RDI_COUNT(all); t++) all[t]->device = rd_ctx_device_number(ctx);
+            size_t bytes = 0;
+            const rd_status status = rd_attn_run(plan, &args, NULL, &bytes, NULL);
+            if (wide)
+                refused(status, RD_E_INVALID, "shape[1]=33554432 blocks of 64 tokens, a card takes up to");
+            else
+                must(status);
+        }
+        rd_plan_free(plan);
+    }
+    rd_ctx_free(ctx);
+}
+
 static void test_words_for_a_missing_card(void **state) {
     (void)state;
     static cli_result result;
@@ -348,6 +391,7 @@ int main(void) {
         cmocka_unit_test(test_what_cannot_fit_is_refused_at_once),
         cmocka_unit_test(test_first_use),
         cmocka_unit_test(test_mixed_widths_fit_the_workspace),
+        cmocka_unit_test(test_a_block_table_of_too_many_keys),
         cmocka_unit_test(test_words_for_a_missing_card),
     };
     return cmocka_run_group_tests(tests, make_model, close_model);
