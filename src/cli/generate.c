@@ -215,7 +215,7 @@ static rd_status answer_prompt(const cli_runner *runner, const generate_options 
     text_sink sink = {.quiet = o->json};
     const rd_tokenizer *tokenizer = rd_model_tokenizer(runner->model);
     rd_status status = RD_OK;
-    if (o->as_ids && (status = cli_read_ids(text, &a.prompt_ids, &a.prompt_count)) != RD_OK) {
+    if (o->as_ids && (status = cli_read_ids(text, bytes, &a.prompt_ids, &a.prompt_count)) != RD_OK) {
         free_answer(&a);
         return status;
     }
