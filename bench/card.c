@@ -99,10 +99,32 @@ void card_tile(void *there, size_t bytes, const void *pattern, size_t pattern_by
     card_need(rd_stream_sync(card_ctx, card_stream));
 }
 
+int card_numbers(const char *text, int64_t to[CARD_LIST]) {
+    int count = 0;
+    const char *at = text;
+    for (bool more = true; more; count++) {
+        char *end;
+        const int64_t number = strtoll(at, &end, 10);
+        if (end == at || (*end && *end != ',') || number < 1 || count == CARD_LIST)
+            card_fail("\"%s\", needs up to %d whole numbers with commas between", text, CARD_LIST);
+        to[count] = number;
+        more = *end == ',';
+        at = end + 1;
+    }
+    return count;
+}
+
 uint32_t card_random(void) {
     static uint64_t state = 0x9e3779b97f4a7c15u;
     state ^= state << 13, state ^= state >> 7, state ^= state << 17;
     return (uint32_t)(state >> 32);
+}
+
+void card_fill_bf16(uint16_t *to, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        const uint32_t r = card_random();
+        to[i] = (uint16_t)((r & 0x807f) | (124 + (r >> 16 & 3)) << 7);
+    }
 }
 
 double card_e4m3(uint8_t code) {

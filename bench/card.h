@@ -28,7 +28,12 @@ void card_set(void *there, int byte, size_t bytes);
 // `bytes` of the card out of a pattern of the host, over and over.
 void card_tile(void *there, size_t bytes, const void *pattern, size_t pattern_bytes);
 
+enum { CARD_LIST = 32 };
+// "1,16,8192": whole numbers from 1 on; returns how many.
+int card_numbers(const char *text, int64_t to[CARD_LIST]);
+
 uint32_t card_random(void);
+void card_fill_bf16(uint16_t *to, int64_t count); // 1/8 to 2, either sign
 double card_e4m3(uint8_t code);
 double card_bf16(uint16_t code);
 uint16_t card_to_bf16(double value);
@@ -38,7 +43,7 @@ typedef void (*card_call)(void *state, int64_t call);
 // A plan of one kernel. in_turn: its launches wait for the end of what is before them ("plain" edges); else they start early
 // and wait inside ("dependent").
 rd_plan *card_plan(const char *kernel, const rd_param *question, int32_t count, int64_t at, bool in_turn);
-// The first row of the op that takes the question; NULL when none does.
+// The row of the op that the library chooses for the question; NULL when none takes it.
 const char *card_kernel(const char *op, const rd_param *question, int32_t count);
 
 typedef struct card_time {

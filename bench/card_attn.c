@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK_TOKENS = 64, MOST_LIST = 16, SAMPLES = 4, LEAST_CALLS = 12, LONG_CALLS = 4 };
+enum { BLOCK_TOKENS = 64, SAMPLES = 4, LEAST_CALLS = 12, LONG_CALLS = 4 };
 static const double ROTATED_BYTES = 300e6; // five times the 60 MB second-level cache of an H200
 static const double LONG_BYTES = 1e9, LONG_FLOPS = 5e11, WORST_ERROR = 4e-3;
 // The cache repeats a pattern whose length is no multiple of a head, so that no two keys of a pattern's distance are alike.
@@ -26,8 +26,8 @@ typedef struct options {
     const char *device, *kernel;
     bool prefill, dependent, plain, fp8[2];
     int kinds, shapes, batches, lengths, widths;
-    int64_t q_heads[MOST_LIST], kv_heads[MOST_LIST], head_dim[MOST_LIST], batch[MOST_LIST], keys[MOST_LIST],
-        width[MOST_LIST];
+    int64_t q_heads[CARD_LIST], kv_heads[CARD_LIST], head_dim[CARD_LIST], batch[CARD_LIST], keys[CARD_LIST],
+        width[CARD_LIST];
 } options;
 
 typedef struct cell {
@@ -139,14 +139,13 @@ static double worst_error(const cell *c, const uint16_t *out) {
 }
 
 // ---- operands ------------------------------------------------------------------------------------------------------
-// Sizes from 1/8 to 2 of either sign, so that logits of a scaled product differ by about one.
-static void fill(unsigned char *to, size_t bytes, bool fp8) {
-    for (size_t i = 0; i + 1 < bytes; i += 2) {
+// Sizes from 1/8 to 2 of either sign, so that logits of a scaled product differ by about one. `bytes` are even.
+static void fill(void *to, size_t bytes, bool fp8) {
+    uint16_t *word = to;
+    if (!fp8) card_fill_bf16(word, (int64_t)(bytes / 2));
+    for (size_t i = 0; i < bytes / 2 && fp8; i++) { // two codes at once
         const uint32_t r = card_random();
-        const uint16_t word =
-            fp8 ? (uint16_t)((r & 0x8787) | (4 + (r >> 16 & 3)) << 3 | (4 + (r >> 18 & 3)) << 11)
-                : (uint16_t)((r & 0x807f) | (124 + (r >> 16 & 3)) << 7);
-        memcpy(to + i, &word, 2);
+        word[i] = (uint16_t)((r & 0x8787) | (4 + (r >> 16 & 3)) << 3 | (4 + (r >> 18 & 3)) << 11);
     }
 }
 
@@ -185,7 +184,7 @@ static void open_cell(cell *c) {
     if (card_simulated) c->copies = c->calls = 2;
     c->calls = (c->calls + c->copies - 1) / c->copies * c->copies;
     c->q = card_host(c->out_bytes), c->scale = card_host((size_t)c->kv_heads * 4);
-    fill((unsigned char *)c->q, c->out_bytes, false);
+    fill(c->q, c->out_bytes, false);
     for (int64_t i = 0; i < c->kv_heads; i++) c->scale[i] = 0.75f + 0.03125f * (float)(i % 8);
     const size_t half = PATTERN_BYTES / 2;
     c->pattern = card_host(PATTERN_BYTES);
@@ -225,7 +224,8 @@ static void open_plan(cell *c, bool dependent) {
     const char *op = o.prefill ? "attn_prefill" : "attn_decode",
                *kernel = o.kernel ? o.kernel : card_kernel(op, question, 12);
     if (!kernel)
-        card_fail("card_attn: no row of %s takes %lldx%lld", op, (long long)c->width, (long long)c->head_dim);
+        card_fail("card_attn: no row of %s takes width %lld, head %lld", op, (long long)c->width,
+                  (long long)c->head_dim);
     c->plan = card_plan(kernel, question, 11, c->width, !dependent);
     const rd_attn_args args = args_of(c, 0);
     size_t bytes = 0;
@@ -276,19 +276,8 @@ static void measure(cell *c, bool dependent, double *error) {
 }
 
 // ---- options -------------------------------------------------------------------------------------------------------
-static int read_numbers(const char *text, int64_t *to) {
-    int count = 0;
-    for (const char *at = text; *at && count < MOST_LIST; count++) {
-        char *end;
-        to[count] = strtoll(at, &end, 10);
-        if (end == at || (*end && *end != ',') || to[count] < 1) card_fail("card_attn: cannot read %s", text);
-        at = *end ? end + 1 : end;
-    }
-    return count;
-}
-
 static void read_heads(const char *text) {
-    for (o.shapes = 0; *text && o.shapes < MOST_LIST; o.shapes++) {
+    for (o.shapes = 0; *text && o.shapes < CARD_LIST; o.shapes++) {
         long long q, kv, dim;
         int used = 0;
         if (sscanf(text, "%lld/%lldx%lld%n", &q, &kv, &dim, &used) != 3 || kv < 1 || q % kv)
@@ -304,11 +293,11 @@ static void read_options(int argc, char **argv) {
     o = (options){
         .prefill = !strcmp(argv[1], "prefill"), .dependent = true, .kinds = 2, .fp8 = {true, false}};
     read_heads("24/4x256,32/8x128");
-    o.batches = read_numbers(o.prefill ? "1" : "1,8", o.batch);
-    o.lengths = read_numbers(o.prefill ? "8192,32768" : "32768,131072", o.keys);
-    o.widths = o.prefill ? 0 : read_numbers("1,4,9", o.width);
-    for (int i = 2; i + 1 < argc; i += 2) {
-        const char *name = argv[i], *text = argv[i + 1];
+    o.batches = card_numbers(o.prefill ? "1" : "1,8", o.batch);
+    o.lengths = card_numbers(o.prefill ? "8192,32768" : "32768,131072", o.keys);
+    o.widths = o.prefill ? 0 : card_numbers("1,4,9", o.width);
+    for (int i = 2; i < argc; i += 2) {
+        const char *name = argv[i], *text = i + 1 < argc ? argv[i + 1] : "";
         if (!strcmp(name, "--device"))
             o.device = text;
         else if (!strcmp(name, "--kernel"))
@@ -316,11 +305,11 @@ static void read_options(int argc, char **argv) {
         else if (!strcmp(name, "--heads"))
             read_heads(text);
         else if (!strcmp(name, "--batch"))
-            o.batches = read_numbers(text, o.batch);
+            o.batches = card_numbers(text, o.batch);
         else if (!strcmp(name, "--keys"))
-            o.lengths = read_numbers(text, o.keys);
+            o.lengths = card_numbers(text, o.keys);
         else if (!strcmp(name, "--widths"))
-            o.widths = read_numbers(text, o.width);
+            o.widths = card_numbers(text, o.width);
         else if (!strcmp(name, "--kv"))
             o.kinds = strchr(text, ',') ? 2 : 1, o.fp8[0] = text[0] == 'e', o.fp8[1] = text[0] != 'e';
         else if (!strcmp(name, "--edges"))
@@ -352,12 +341,11 @@ int main(int argc, char **argv) {
     read_options(argc, argv);
     card_open(o.device);
     printf("run,kernel,q_heads,kv_heads,head_dim,kv,batch,keys,width,edges,state,calls,us,best_us,floor_us,"
-           "ceiling_percent,"
-           "tflops,error,replays\n");
+           "ceiling_percent,tflops,error,replays\n");
     for (int kind = 0; kind < o.kinds; kind++)
-        for (int length_at = 0; length_at < o.lengths; length_at++)
+        for (int length = 0; length < o.lengths; length++)
             for (int batch = 0; batch < o.batches; batch++)
-                for (int shape = 0; shape < o.shapes; shape++) measure_cell(shape, kind, batch, length_at);
+                for (int shape = 0; shape < o.shapes; shape++) measure_cell(shape, kind, batch, length);
     card_close();
     return 0;
 }

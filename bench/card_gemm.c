@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST_CALLS = 60, STEP_ROWS = 128, HOT_ROWS = 2048, SAMPLES = 64, CUBLASLT_ROWS = 16, MOST_LIST = 32 };
+enum { LEAST_CALLS = 60, STEP_ROWS = 128, HOT_ROWS = 2048, SAMPLES = 64, CUBLASLT_ROWS = 16 };
 static const size_t RIVAL_WS_BYTES = 64 << 20;
 // Operands repeat a pattern whose length is no multiple of a row's or a block's, so that no two blocks are alike.
 static const int64_t PATTERN_ELEMS = (32 << 20) + 1003;
@@ -31,7 +31,7 @@ static const double OUTPUT_ERROR = 0x1.1p-8, SUM_ERROR = 0x1p-12;
 typedef struct options {
     const char *device, *op, *cublaslt, *deepgemm, *layout;
     bool dependent, plain, chain;
-    int64_t n[MOST_LIST], k[MOST_LIST], rows[MOST_LIST];
+    int64_t n[CARD_LIST], k[CARD_LIST], rows[CARD_LIST];
     int shapes, row_counts;
 } options;
 
@@ -77,12 +77,11 @@ static int64_t least(int64_t a, int64_t b) {
 }
 
 static void fill(void *data, int64_t count, bool fp8) {
-    for (int64_t i = 0; i < count; i++) {
+    uint8_t *codes = data;
+    if (!fp8) card_fill_bf16(data, count);
+    for (int64_t i = 0; i < count && fp8; i++) {
         const uint32_t r = card_random();
-        if (fp8)
-            ((uint8_t *)data)[i] = (uint8_t)((r & 0x7f) == 0x7f ? r - 1 : r); // NaN becomes 448
-        else
-            ((uint16_t *)data)[i] = (uint16_t)((r & 0x807f) | (124 + (r >> 8 & 3)) << 7);
+        codes[i] = (uint8_t)((r & 0x7f) == 0x7f ? r - 1 : r); // NaN becomes 448
     }
 }
 
@@ -344,26 +343,22 @@ static void measure_chain(problem *p, int64_t m, bool dependent) {
     if (!same || !(error <= 1)) card_fail("card_gemm: the chain is wrong");
 }
 
-static void read_list(const char *text, bool shapes) {
-    int count = 0;
-    for (const char *at = text; *at && count < MOST_LIST; count++) {
-        char *end;
-        const int64_t first = strtoll(at, &end, 10);
-        if (shapes && *end == 'x')
-            o.n[count] = first, o.k[count] = strtoll(end + 1, &end, 10);
-        else
-            o.rows[count] = first;
-        if (end == at || (*end && *end != ',') || first < 1) card_fail("card_gemm: cannot read %s", text);
-        at = *end ? end + 1 : end;
+static void read_shapes(const char *text) {
+    int used = 0;
+    for (o.shapes = 0; *text && o.shapes < CARD_LIST; o.shapes++) {
+        long long n, k;
+        if (sscanf(text, "%lldx%lld%n", &n, &k, &used) != 2 || n < 1 || k < 1)
+            card_fail("card_gemm: cannot read %s, needs 14336x5120", text);
+        o.n[o.shapes] = n, o.k[o.shapes] = k;
+        text += used + (text[used] == ',');
     }
-    *(shapes ? &o.shapes : &o.row_counts) = count;
 }
 
 static void read_options(int argc, char **argv) {
     o = (options){.op = "gemm_fp8block", .layout = "row", .dependent = true};
-    read_list("14336x5120,5120x6144,34816x5120,5120x17408",
-              true); // gate or up of a half, o, gate and up, down of a 27B model
-    read_list("1,8,16,32,64,96,128,192,256,512,1024,8192", false);
+    // Of a 27B model: gate or up of a half, o, gate and up, down.
+    read_shapes("14336x5120,5120x6144,34816x5120,5120x17408");
+    o.row_counts = card_numbers("1,8,16,32,64,96,128,192,256,512,1024,8192", o.rows);
     for (int i = 1; i < argc; i++) {
         const char *name = argv[i], *text = i + 1 < argc ? argv[i + 1] : "";
         if (!strcmp(name, "--chain")) {
@@ -375,9 +370,9 @@ static void read_options(int argc, char **argv) {
         else if (!strcmp(name, "--op"))
             o.op = text;
         else if (!strcmp(name, "--shapes"))
-            read_list(text, true);
+            read_shapes(text);
         else if (!strcmp(name, "--rows"))
-            read_list(text, false);
+            o.row_counts = card_numbers(text, o.rows);
         else if (!strcmp(name, "--layout"))
             o.layout = text;
         else if (!strcmp(name, "--cublaslt"))
@@ -402,7 +397,7 @@ static void open_rivals(void) {
 }
 
 int main(int argc, char **argv) {
-    problem chain[MOST_LIST];
+    problem chain[CARD_LIST];
     int64_t most = 1;
     read_options(argc, argv);
     for (int i = 0; i < o.row_counts; i++) most = o.rows[i] > most ? o.rows[i] : most;

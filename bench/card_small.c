@@ -20,12 +20,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CALLS = 200, LARGE_CALLS = 20, INPUTS = 3, MOST_LIST = 16, SAMPLES = 4 };
+enum { CALLS = 200, LARGE_CALLS = 20, INPUTS = 3, SAMPLES = 4 };
 
 static struct {
     const char *device, *ops, *flashinfer;
     bool dependent, plain;
-    int64_t rows[MOST_LIST], width;
+    int64_t rows[CARD_LIST], width;
     int row_counts;
 } o;
 
@@ -116,15 +116,9 @@ rd_tensor small_matrix(void *data, rd_dtype dtype, int64_t m, int64_t k) {
     return small_on_card(rd_tensor_2d(data, dtype, m, k));
 }
 
-static void fill_bf16(uint16_t *to, int64_t count) { // 1/8 to 2, either sign
-    for (int64_t i = 0; i < count; i++) {
-        const uint32_t r = card_random();
-        to[i] = (uint16_t)((r & 0x807f) | (124 + (r >> 16 & 3)) << 7);
-    }
-}
 uint16_t *small_random(int64_t count, void **there) {
     uint16_t *host = card_host((size_t)count * 2);
-    fill_bf16(host, count);
+    card_fill_bf16(host, count);
     *there = card_put(host, (size_t)count * 2);
     return host;
 }
@@ -285,29 +279,17 @@ static void measure_rows(int64_t m, int64_t k, fuse what) {
 }
 
 // ---- options -----------------------------------------------------------------------------------------------------------
-static int read_numbers(const char *text, int64_t *to) {
-    int count = 0;
-    for (const char *at = text; *at && count < MOST_LIST; count++) {
-        char *end;
-        to[count] = strtoll(at, &end, 10);
-        if (end == at || (*end && *end != ',') || to[count] < 1)
-            card_fail("card_small: cannot read %s", text);
-        at = *end ? end + 1 : end;
-    }
-    return count;
-}
-
 static void read_options(int argc, char **argv) {
     o.ops = "floor,rows,heads,sample", o.dependent = o.plain = true, o.width = 5120;
-    o.row_counts = read_numbers("1,16,8192", o.rows);
-    for (int i = 1; i + 1 < argc; i += 2) {
-        const char *name = argv[i], *text = argv[i + 1];
+    o.row_counts = card_numbers("1,16,8192", o.rows);
+    for (int i = 1; i < argc; i += 2) {
+        const char *name = argv[i], *text = i + 1 < argc ? argv[i + 1] : "";
         if (!strcmp(name, "--device"))
             o.device = text;
         else if (!strcmp(name, "--ops"))
             o.ops = text;
         else if (!strcmp(name, "--rows"))
-            o.row_counts = read_numbers(text, o.rows);
+            o.row_counts = card_numbers(text, o.rows);
         else if (!strcmp(name, "--flashinfer"))
             o.flashinfer = text;
         else if (!strcmp(name, "--width"))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuBLASLt as a rival of the block-FP8 GEMM on Hopper: loaded at run time, its types and numbers declared anew from NVIDIA's cuBLASLt
+// cuBLASLt as a rival of the block-FP8 and bf16 GEMMs on Hopper: loaded at run time, its types and numbers declared anew from NVIDIA's cuBLASLt
 // reference (CUDA 12.9 and later, which brought scales of 1x128 and 128x128 blocks). No part of the library.
 #ifndef BENCH_CUBLASLT_H
 #define BENCH_CUBLASLT_H

@@ -7,29 +7,30 @@ import csv
 import math
 import sys
 
-READ_SHARE, UNIT, WORTH = 0.89, 8192.0, 1.03
+READ_SHARE, UNIT, WORTH = 0.89, 8192.0, 1.03  # of sm90a_route.c; UNIT: bytes of 64 weight rows by 128 k
 
 
 def solve(rows):
-    """Least squares of 3 unknowns: rows of (a, b, c, value), relative errors."""
-    m = [[0.0] * 4 for _ in range(3)]
+    """Least squares of relative errors: rows of factors and the value that they and the unknowns should give."""
+    size = len(rows[0]) - 1
+    m = [[0.0] * (size + 1) for _ in range(size)]
     for *x, y in rows:
-        for i in range(3):
-            for j in range(3):
+        for i in range(size):
+            for j in range(size):
                 m[i][j] += x[i] * x[j] / (y * y)
-            m[i][3] += x[i] / y
-    for i in range(3):
+            m[i][size] += x[i] / y
+    for i in range(size):
         pivot = m[i][i]
         m[i] = [v / pivot for v in m[i]]
-        for j in range(3):
+        for j in range(size):
             if j != i:
                 m[j] = [a - m[j][i] * b for a, b in zip(m[j], m[i])]
-    return [m[i][3] for i in range(3)]
+    return [m[i][size] for i in range(size)]
 
 
 class Chip:
-    def __init__(self, sms, clock, memory):
-        self.sms, self.clock, self.read = sms, clock, READ_SHARE * memory * 1e3
+    def __init__(self, sms, clock, memory, tiles):
+        self.sms, self.clock, self.read, self.tiles = sms, clock, READ_SHARE * memory * 1e3, tiles
 
     def run(self, n, k):
         return math.ceil(n / 64) * math.ceil(k / 128) / self.sms
@@ -42,7 +43,7 @@ class Chip:
     def chunk(self, model, n, k):
         fixed, cycles, share = model
         best = math.inf
-        for rows in range(64, 193, 32):
+        for rows in self.tiles:
             tiles = math.ceil(n / rows)
             busy = min(tiles, self.sms)
             block = max(rows * 128 * busy / (share * self.read), cycles * rows / 64 / self.clock)
@@ -51,7 +52,10 @@ class Chip:
 
 
 def fit_step(chip, cells):
-    fixed, unit, part = solve([(1.0, chip.run(n, k), math.ceil(k / 128) / chip.run(n, k), t["step"]) for (n, k), t in cells.items()])
+    rows = [(1.0, chip.run(n, k), math.ceil(k / 128) / chip.run(n, k), t["step"]) for (n, k), t in cells.items()]
+    fixed, unit, part = solve(rows) if len(rows) > 3 else (0.0, 0.0, -1.0)
+    if part < 0:  # too few shapes to tell, and a merge gives no time back
+        (fixed, unit), part = solve([(one, run, us) for one, run, _, us in rows]), 0.0
     memory = UNIT * chip.sms / chip.read
     return fixed, (unit * chip.clock if unit > 1.02 * memory else 0.0), part
 
@@ -77,13 +81,16 @@ def fit_chunk(chip, step, cells):
 
 
 def main():
-    chip = Chip(*(float(x) for x in sys.argv[2:5])) if len(sys.argv) > 4 else Chip(132, 1980.0, 4917.0)
-    cells = {}
+    rates = [float(x) for x in sys.argv[2:5]] if len(sys.argv) > 4 else [132, 1980.0, 4917.0]
+    cells, tiles = {}, range(64, 193, 32)  # weight rows of a tile of class "chunk"
     with open(sys.argv[1], newline="") as file:
         for row in csv.DictReader(file):
             word = "chunk" if "_chunk_" in row["kernel"] else "step"
             at = cells.setdefault(int(row["m"]), {}).setdefault((int(row["n"]), int(row["k"])), {})
             at[word] = min(float(row["us"]), at.get(word, math.inf))
+            if "_w8a16_" in row["kernel"]:
+                tiles = (128,)
+    chip = Chip(*rates, tiles)
     for m, table in sorted(cells.items()):
         if m < 32:
             continue

@@ -133,7 +133,7 @@ static void test_bench_refuses_by_name(void **state) {
                  {"bench step --config y --all", RD_E_INVALID, "bench step does not use --all"},
                  {"bench step --config y --rival z", RD_E_INVALID, "bench step does not use --rival"},
                  {"bench step --config y --cpu-time --threads 1", RD_E_INVALID,
-                  "bench step does not use --cpu-time, needs of its own only: model config batch context"},
+                  "bench step does not use --cpu-time, needs options of its own: model config batch context"},
                  {"bench generate --model x --batch 1", RD_E_INVALID, "bench generate does not use --batch"},
                  {"bench rmsnorm --context 7", RD_E_INVALID, "bench rmsnorm does not use --context"},
                  {"bench rmsnorm --w8a8", RD_E_INVALID, "bench rmsnorm does not use --w8a8"},

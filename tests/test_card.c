@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A card through the public header alone, on the simulator: memory, streams, a kernel's numbers, graphs, timers, and what
-// is refused.
+// A card through the public header alone (the simulated one, or RADIANCE_TEST_CARD's): memory, streams, a kernel's numbers,
+// graphs, timers, and what is refused.
 #include "support/card_rig.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine on a card (the simulated one, or RADIANCE_TEST_CARD's): as near to the CPU's exact activations as the CPU's own W8A8 path is, the same bits alone
-// and in a batch, by verify and by replayed graphs, and every byte of the card given back.
+// The engine on a card (the simulated one, or RADIANCE_TEST_CARD's): as near to the CPU's exact activations as the CPU's own W8A8
+// path is, the same bits alone and in a batch, by verify and by replayed graphs, and every byte of the card given back.
 #include "support/card_rig.h"
 #include "support/speculation.h"
 

@@ -341,10 +341,9 @@ static void test_engine_share(void **state) {
     }
 }
 
-// The sweep that the rule's numbers were fitted to: both order classes of 12 shapes on one H200. Taking the rule's
-// class costs little against the faster one of each cell, and less than either class alone.
-static void test_sm90a_route_loses_little(void **state) {
-    (void)state;
+// The sweep that the rule's numbers were fitted to: both order classes of some shapes on one H200. Taking the rule's class costs
+// little against the faster one of each cell, and less than either class alone.
+static void check_sweep(const char *path, const char *op, int least_cells) {
     enum { MOST_CELLS = 256 };
     static struct cell {
         long long m, n, k;
@@ -352,7 +351,7 @@ static void test_sm90a_route_loses_little(void **state) {
     } cells[MOST_CELLS];
     int count = 0;
     char line[512], kernel[64];
-    FILE *file = fopen(RD_TEST_DIR "/../bench/results/h200/2026-11-30-sweep-fp8.csv", "r");
+    FILE *file = fopen(path, "r");
     assert_non_null(file);
     while (fgets(line, sizeof line, file)) {
         struct cell at;
@@ -370,16 +369,22 @@ static void test_sm90a_route_loses_little(void **state) {
     double rule = 0, alone[2] = {0, 0};
     for (int i = 0; i < count; i++) {
         const double *us = cells[i].us, best = us[0] < us[1] ? us[0] : us[1];
-        const rdi_sm90a_question q = {"gemm_fp8block", cells[i].m, cells[i].n, cells[i].k, 132, {1980, 4917}};
+        const rdi_sm90a_question q = {op, cells[i].m, cells[i].n, cells[i].k, 132, {1980, 4917}};
         const double taken = us[rdi_sm90a_route_decide(&q).chunk];
         if (taken > 1.15 * best)
-            fail_msg("%lld rows of %lldx%lld: %.1f us, the other class %.1f", cells[i].m, cells[i].n,
+            fail_msg("%s: %lld rows of %lldx%lld: %.1f us, the other class %.1f", op, cells[i].m, cells[i].n,
                      cells[i].k, taken, best);
         rule += taken / best, alone[0] += us[0] / best, alone[1] += us[1] / best;
     }
-    assert_true(count >= 48);
+    assert_true(count >= least_cells);
     assert_true(rule / count < 1.01);
     assert_true(rule < alone[0] && rule < alone[1]);
+}
+
+static void test_sm90a_route_loses_little(void **state) {
+    (void)state;
+    check_sweep(RD_TEST_DIR "/../bench/results/h200/2026-11-30-sweep-fp8.csv", "gemm_fp8block", 48);
+    check_sweep(RD_TEST_DIR "/../bench/results/h200/2026-11-30-sweep-w8a16.csv", "gemm_fp8block_w8a16", 18);
 }
 
 // Half the memory rate and fewer multiprocessors: a shape whose tiles fill the H200's rounds is bound by bytes there, where runs of
@@ -394,6 +399,14 @@ static void test_sm90a_route_follows_the_chip(void **state) {
     assert_false(route.chunk);
     assert_true(route.step_us > 14336.0 * 5120 / 2039e3); // not faster than the bytes
     assert_true(route.step_us > 1.3 * h200_us);
+    // W8A16 of three slices of columns, by chunk tiles that fill most of a round or a part of one.
+    rdi_sm90a_question w8a16 = {"gemm_fp8block_w8a16", 96, 14336, 5120, 132, {1980, 4917}};
+    assert_true(rdi_sm90a_route_decide(&w8a16).chunk);
+    w8a16.n = 2048;
+    assert_false(rdi_sm90a_route_decide(&w8a16).chunk);
+    w8a16.n = 128, w8a16.k = 16384; // many runs in one tile
+    route = rdi_sm90a_route_decide(&w8a16);
+    assert_true(!route.chunk && route.step_us > 0);
     q.rates.memory_gbs = 0; // unknown: no estimate, a step's rows
     assert_false(rdi_sm90a_route_decide(&q).chunk);
     q.m = 129;

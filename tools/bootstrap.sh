@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# bootstrap.sh SET...: installs the Debian packages that the named sets need of which nothing is there. Shows the line it
-# runs; without root it prints that one line and stops.
+# bootstrap.sh SET...: installs the Debian packages that the named sets need, but for those whose tool or library is there already.
+# Shows the line it runs; without root it prints that one line and stops.
 # bootstrap.sh nvcc: NVIDIA's compiler into this checkout when there is none (RADIANCE_NVCC=none: do without). Where it cannot be
 # fetched, the sm_90a kernels are left out of the build.
 set -eu

@@ -4,7 +4,7 @@
 # `card_gemm --deepgemm OUT`. DEEPGEMM: a checkout of github.com/deepseek-ai/DeepGEMM (2.6.1); CUTLASS_INCLUDE: of the wheel nvidia-cutlass
 # (cutlass_library/source/include) or a checkout of CUTLASS 4.2; PYTHON: one that has torch with its headers (any build). Needs nvcc 13
 # and g++, no card. The choice of kernel and its source are DeepGEMM's own (deepgemm_plan.cpp calls its headers), the flags of nvcc
-# those of its compiler.hpp.
+# those of its compiler.hpp. SHAPES, ROWS and SMS name others, NVCC another compiler.
 set -euo pipefail
 dg=$1 cutlass=$2 python=$3 out=$4
 nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}

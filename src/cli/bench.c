@@ -68,7 +68,7 @@ static rd_status check_options(const bench_options *o, const char *op, const cha
         for (const char *at = uses; *at; at += strcspn(at, " "), at += strspn(at, " "))
             used |= strcspn(at, " ") == length && !strncmp(at, options[i].name, length);
         if (options[i].given && !used)
-            return cli_error(RD_E_INVALID, "bench %s does not use --%s, needs of its own only: %s", op,
+            return cli_error(RD_E_INVALID, "bench %s does not use --%s, needs options of its own: %s", op,
                              options[i].name, uses);
     }
     return RD_OK;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the benches of `radiance bench` share. An op's bench is one line of bench.def: BENCH_OP(op, "what it times",
-// "options it uses", function) with `rd_status function(bench_run *run)`, which verifies, times and calls bench_report for each kernel and shape.
+// "options it uses", function) with `rd_status function(bench_run *run)`, which verifies, times and calls bench_report for each
+// kernel and shape.
 #ifndef CLI_BENCH_H
 #define CLI_BENCH_H
 

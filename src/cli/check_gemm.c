@@ -225,9 +225,10 @@ void check_gemm(check_run *run) {
     // The simulator takes about a microsecond for 40 products: tails of every kind, and both order classes, in little.
     static const int64_t small_ms[] = {1, 7, 8, 83, 150}, small_ns[] = {128, 576}, small_ks[] = {256, 652};
     const bool small = run->small && !run->full;
+    const int counts = small ? CLI_COUNT(small_ms) : CLI_COUNT(ms);
     uint64_t state = run->seed;
     for (int n = 0; n < (small ? CLI_COUNT(small_ns) : CLI_COUNT(ns)); n++)
         for (int k = 0; k < (small ? CLI_COUNT(small_ks) : CLI_COUNT(ks)) && run->status == RD_OK; k++)
             run_weight(run, small ? small_ns[n] : ns[n], small ? small_ks[k] : ks[k], small ? small_ms : ms,
-                       CLI_COUNT(ms), &state);
+                       counts, &state);
 }

@@ -6,6 +6,7 @@
 #include <cJSON.h>
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -67,9 +68,11 @@ typedef struct scored {
     float value;
     int32_t id;
 } scored;
-static int larger_first(const void *a, const void *b) { // ties by id
+// Ties by id. NaN comes last: an order that held for some pairs alone would be undefined to qsort.
+static int larger_first(const void *a, const void *b) {
     const scored *x = a, *y = b;
-    if (x->value != y->value) return x->value > y->value ? -1 : 1;
+    if (isnan(x->value) != isnan(y->value)) return isnan(x->value) ? 1 : -1;
+    if (x->value > y->value || x->value < y->value) return x->value > y->value ? -1 : 1;
     return x->id < y->id ? -1 : 1;
 }
 

@@ -4,8 +4,8 @@
 // Sources. r9700-gfx1201: AMD's data sheet of the Radeon AI PRO R9700 (64 CUs, 32 GB at 640 GB/s, 64 MiB Infinity Cache)
 // and public micro-benchmarks of it (L2 8 MiB, 32 KiB L0 a CU, 64 KiB LDS a work-group, 604 GB/s read).
 // h200-sm90a: NVIDIA's data sheet (132 SMs, 141 GB); read rate 4380 GB/s measured on one H200, 2026-11-30, with a graph of
-// rotating weights beyond the caches; 227 KiB is the most shared memory of one block (CUDA programming guide, compute
-// capability 9.0). h100-pcie-sm90a: NVIDIA's data sheet (114 SMs, 80 GB, 2000 GB/s peak). Rates of both:
+// rotating weights beyond the caches; 60 MB of L2 as its driver says; 227 KiB is the most shared memory of one block (CUDA
+// programming guide, compute capability 9.0). h100-pcie-sm90a: NVIDIA's data sheet (114 SMs, 80 GB, 2000 GB/s peak). Rates of both:
 // 1980 and 1755 MHz at most, memory of 3201 MHz and 6144 bits and of 1593 MHz and 5120 bits. x86-avx512: two cores of an AMD
 // EPYC (Zen 5), 69 GB/s read with two threads, measured 2026-11-30 with `radiance devices`. x86-avx2: AMD's data sheet of the Ryzen 7 5800X, two
 // channels of DDR4-3200 (51.2 GB/s peak).
@@ -29,7 +29,7 @@ static const rd_device fixtures[] = {
     {.backend = RDI_BACKEND_NVIDIA,
      .isa = RDI_ISA_SM90A,
      .info = {FIXTURE("h200-sm90a", "nvidia", "sm_90a", "sm_90a", "NVIDIA H200", 132), .l1_bytes = 256 * KIB,
-              .l2_bytes = 50 * MIB, .lds_bytes = 227 * KIB, .memory_bytes = 141000000000, .read_gbs = 4380},
+              .l2_bytes = 60 * MIB, .lds_bytes = 227 * KIB, .memory_bytes = 141000000000, .read_gbs = 4380},
      .rates = {1980, 4917}},
     {.backend = RDI_BACKEND_NVIDIA,
      .isa = RDI_ISA_SM90A,

@@ -21,8 +21,7 @@ static rd_status plan_slot(rd_engine *engine, rdi_plan_slot slot, const char *op
     // shape on an H200 takes 1610 us with GEMMs alone started early, 1585 with rope and attention, 1650 with every kernel
     // (2026-11-30, docs/decisions/008-sm90a.md).
     const bool early = slot == RDI_PLAN_ROPE_KV_WRITE || slot == RDI_PLAN_ROPE || slot == RDI_PLAN_DECODE;
-    if (early) return RD_OK;
-    rdi_plan_start_in_turn(engine->plan[slot]);
+    if (!early) rdi_plan_start_in_turn(engine->plan[slot]);
     return RD_OK;
 }
 
@@ -89,7 +88,8 @@ static rd_status plan_heads(rd_engine *engine) {
 static rd_status plan_attention(rd_engine *engine) {
     const rdi_geometry *g = &engine->geometry;
     rd_param attn[ATTN_KEYS];
-    for (int local = 0; local <= (rdi_model_get_config(engine->model)->window > 0); local++) {
+    const int kinds = rdi_model_get_config(engine->model)->window ? 2 : 1;
+    for (int local = 0; local < kinds; local++) {
         attention_question(g, local, attn);
         RDI_TRY(plan_slot(engine, local ? RDI_PLAN_LOCAL_PREFILL : RDI_PLAN_PREFILL, "attn_prefill", attn,
                           ATTN_KEYS, 1, g->chunk_rows));
@@ -354,14 +354,13 @@ static rd_status measure_attention(rd_engine *engine, bool decode, int32_t seqs,
     args.block_table.stride[0] = 0;
     args.max_q_len = (int32_t)rdi_ceil_div(rows, seqs);
     args.max_kv_len = engine->geometry.context_tokens;
-    const rd_plan *const *plan = (const rd_plan *const *)engine->plan;
-    const rd_plan *all[] = {plan[decode ? RDI_PLAN_DECODE : RDI_PLAN_PREFILL],
-                            plan[decode ? RDI_PLAN_LOCAL_DECODE : RDI_PLAN_LOCAL_PREFILL]};
-    for (size_t local = 0; local < RDI_COUNT(all); local++) {
-        if (!all[local]) continue;
+    const rd_plan *const plans[] = {engine->plan[decode ? RDI_PLAN_DECODE : RDI_PLAN_PREFILL],
+                                    engine->plan[decode ? RDI_PLAN_LOCAL_DECODE : RDI_PLAN_LOCAL_PREFILL]};
+    for (size_t local = 0; local < RDI_COUNT(plans); local++) {
+        if (!plans[local]) continue;
         args.window = local ? rdi_model_get_config(engine->model)->window : 0;
         size_t needed = 0;
-        RDI_TRY(rd_attn_run(all[local], &args, NULL, &needed, engine->memory.stream));
+        RDI_TRY(rd_attn_run(plans[local], &args, NULL, &needed, engine->memory.stream));
         *bytes = rdi_max(*bytes, (int64_t)needed);
     }
     return RD_OK;

@@ -63,14 +63,14 @@ static rd_status read_architecture(const rdi_json *json, int *index) {
                     text ? (int)rdi_min(name->text_bytes, 64) : 7, text ? name->text : "nothing");
 }
 
-static rd_status read_rope(const rdi_json *json, rdi_model_config *out) {
+static rd_status read_rope(const rdi_json *json, double default_theta, rdi_model_config *out) {
     const rdi_json *parameters = rdi_json_get(json, "rope_parameters"),
                    *scaling = rdi_json_get(json, "rope_scaling");
     if (rdi_json_get(parameters, "full_attention")) parameters = rdi_json_get(parameters, "full_attention");
     if (parameters && parameters->kind == RDI_JSON_OBJECT)
         scaling = parameters; // transformers >= 5 keeps all of it here
     RDI_TRY(get_float(rdi_json_get(parameters, "rope_theta") ? parameters : json, "rope_theta", 1, 1e12,
-                      out->post_norms ? 1e6 : 1e4, &out->rope_theta));
+                      default_theta, &out->rope_theta));
     double partial;
     RDI_TRY(rdi_json_real(json, "partial_rotary_factor", 0, 1, 1, &partial));
     if (partial != 1) return rdi_fail(RD_E_UNSUPPORTED, "partial_rotary_factor=%g, needs 1", partial);
@@ -229,7 +229,7 @@ rd_status rdi_config_from_json(const rdi_json *json, rdi_model_config *out) {
                         text ? (int)rdi_min(act->text_bytes, 32) : 7, text ? act->text : "nothing");
     }
     if (gemma) RDI_TRY(read_gemma(json, out));
-    RDI_TRY(read_rope(json, out));
+    RDI_TRY(read_rope(json, gemma ? 1e6 : 1e4, out));
     RDI_TRY(read_quantization(json, out));
     RDI_TRY(read_ends(json, out));
     return finish(out);

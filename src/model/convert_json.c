@@ -86,7 +86,8 @@ static void put_gemma(FILE *file, const rdi_model_config *c) {
 }
 
 static void put_config(FILE *file, const rdi_model_config *c, const rd_tokenizer *t, bool head_fp8) {
-    bool qwen3 = !strcmp(c->architecture, "Qwen3ForCausalLM"), gemma = c->post_norms;
+    bool qwen3 = !strcmp(c->architecture, "Qwen3ForCausalLM"),
+         gemma = !strcmp(c->architecture, "Gemma3ForCausalLM");
     fprintf(file, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n", c->architecture,
             gemma   ? "gemma3_text"
             : qwen3 ? "qwen3"

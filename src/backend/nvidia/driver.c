@@ -83,7 +83,7 @@ static rd_status describe(cuda_card *at, rd_device_info *info, uint32_t *isa) {
     info->lds_bytes = at->shared_limit;
     info->memory_bytes = (int64_t)bytes;
     at->card.rates =
-        (rdi_rates){clock / 1000, 2.0 * memory_clock * (memory_bits / 8) * 1e-6}; // both edges of the clock
+        (rdi_rates){clock / 1000, 2.0 * memory_clock * memory_bits / 8 * 1e-6}; // both edges of the clock
     return RD_OK;
 }
 

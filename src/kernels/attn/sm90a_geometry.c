@@ -11,12 +11,12 @@ typedef struct decode_shape {
 
 // Rows of queries by the blocks that a team takes: the smallest kernel of the head size that holds them, else several blocks.
 static void cut_rows(decode_shape *s) {
-    static const int32_t rows_of[4][4] = {
-        {24, 24, 24, 24}, {8, 24, 24, 40}, {8, 24, 24, 56}, {24, 24, 24, 24}}; // compiled in
+    static const int32_t rows_of[4][3] = {
+        {24, 24, 24}, {8, 24, 40}, {8, 24, 56}, {24, 24, 24}}; // compiled in
     const int32_t *sizes = rows_of[s->dims == 64 ? 0 : s->dims == 128 ? 1 : s->dims == 256 ? 2 : 3];
-    s->row_blocks = (int32_t)rdi_ceil_div(s->max_rows, sizes[3]);
+    s->row_blocks = (int32_t)rdi_ceil_div(s->max_rows, sizes[2]);
     int32_t rows = (int32_t)rdi_ceil_div(s->max_rows, s->row_blocks), i = 0;
-    while (sizes[i] < rows) i++;
+    while (i < 2 && sizes[i] < rows) i++;
     s->rows = sizes[i];
 }
 
@@ -53,15 +53,11 @@ static const char *decode_kernel(const decode_shape *s) {
     static const char *const names[2][4][7] = {
         // by rows / 8 - 1
         {{[2] = NAME("bf16_d64_r24")},
-         {[0] = NAME("bf16_d128_r8"),
-          [2] = NAME("bf16_d128_r24"),
-          [4] = NAME("bf16_d128_r40")},
+         {[0] = NAME("bf16_d128_r8"), [2] = NAME("bf16_d128_r24"), [4] = NAME("bf16_d128_r40")},
          {[0] = NAME("bf16_d256_r8"), [2] = NAME("bf16_d256_r24"), [6] = NAME("bf16_d256_r56")},
          {[2] = NAME("bf16_d512_r24")}},
         {{[2] = NAME("fp8_d64_r24")},
-         {[0] = NAME("fp8_d128_r8"),
-          [2] = NAME("fp8_d128_r24"),
-          [4] = NAME("fp8_d128_r40")},
+         {[0] = NAME("fp8_d128_r8"), [2] = NAME("fp8_d128_r24"), [4] = NAME("fp8_d128_r40")},
          {[0] = NAME("fp8_d256_r8"), [2] = NAME("fp8_d256_r24"), [6] = NAME("fp8_d256_r56")},
          {[2] = NAME("fp8_d512_r24")}},
     };
@@ -160,7 +156,7 @@ int32_t rdi_attn_decode_sm90a_geometry(const void *args, void *ws, const rd_devi
     decode_shape s = shape_of(a);
     rdk_attn_sm90a_args kernel = kernel_args(a, &s);
     kernel.sums = RDK_ADDR(ws);
-    kernel.tops = kernel.sums + (uint64_t)partial_count(a, &s) * (uint64_t)a->head_dim * (s.fp8 ? 2 : 4);
+    kernel.tops = RDK_ADDR(ws) + (uint64_t)partial_count(a, &s) * (uint64_t)a->head_dim * (s.fp8 ? 2 : 4);
     out[0].map_count = 0;
     describe_cache(a, &kernel, &out[0]);
     uint32_t maps = out[0].map_count;

@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 
-// Keys and values of the heads that are worked on side by side should stay in the second-level cache (50 MB on H100 and H200, of
+// Keys and values of the heads that are worked on side by side should stay in the second-level cache (50 MB on H100, 60 on H200, of
 // which a half is near), since every row tile of a head reads them again.
 enum { CACHE_BYTES = 32 << 20 };
 
@@ -137,9 +137,9 @@ typedef struct prefill_cut {
     int32_t most, chunks, chunk_keys; // most: chunks for any bound of keys
 } prefill_cut;
 
-// A call with no more units than multiprocessors is cut where rounds of shorter units end sooner. A unit costs about as much as
+// A call with no more units than multiprocessors is cut where up to four rounds of shorter units end sooner. A unit costs about as much as
 // 512 keys beside its own (one H200, head 128: 51 us for 16 tiles of 128 keys, 76 for 32).
-enum { CHUNK_COST_KEYS = 512 };
+enum { CHUNK_COST_KEYS = 512, ROUNDS_MAX = 4 };
 static prefill_cut cut_of(const rdi_attn_args *a, int32_t processors) {
     int64_t rows = a->tokens * (a->q_heads / a->kv_heads), bound = a->max_blocks * a->block_tokens;
     if (a->max_kv_len > 0 && a->max_kv_len < bound) bound = a->max_kv_len;
@@ -147,7 +147,8 @@ static prefill_cut cut_of(const rdi_attn_args *a, int32_t processors) {
     int64_t each = rdk_prefill_rows((int)a->head_dim), tiles = (rows + (each - 1) * a->seqs) / each;
     prefill_cut cut = {.units = tiles * a->kv_heads, .rows = rows, .chunks = 1};
     if (cut.units > processors || bound <= RDK_PREFILL_CHUNK_KEYS_MIN) return cut;
-    cut.most = (int32_t)rdi_min(RDK_PREFILL_CHUNKS_MAX, 4 * (int64_t)processors / rdi_max(cut.units, 1));
+    cut.most =
+        (int32_t)rdi_min(RDK_PREFILL_CHUNKS_MAX, ROUNDS_MAX * (int64_t)processors / rdi_max(cut.units, 1));
     int64_t least = INT64_MAX;
     for (int32_t c = 1; c <= cut.most; c++) {
         int64_t keys = rdi_round_up(rdi_ceil_div(bound, c), RDK_PREFILL_CHUNK_KEYS_MIN),

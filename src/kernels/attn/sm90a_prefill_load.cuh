@@ -40,7 +40,7 @@ struct prefill_state {
     uint64_t raw[RDK_PREFILL_SLOTS_MAX], values_full[RDK_PREFILL_SLOTS_MAX], values_empty[RDK_PREFILL_SLOTS_MAX]; // raw: in codes
     uint64_t wanted, work_full[WORKS], work_empty[WORKS], queries_full[2], queries_empty[2];
     prefill_work work[WORKS];
-    float factor[2][128]; // f16 products: what each query row of a buffer was scaled by
+    float factor[2][128]; // e4m3 caches: what each query row of a buffer is to be scaled by again
 };
 static_assert(sizeof(prefill_state) <= RDK_PREFILL_STATE_BYTES, "beside the tiles");
 

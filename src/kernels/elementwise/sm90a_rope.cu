@@ -32,7 +32,7 @@ __device__ __forceinline__ float head_element(const head_view &head, int32_t d) 
 // What a frequency turns at each position, in 2^-64 of a turn: whole turns fall off the top of the product, and at position 10^6
 // an angle is as good as at 0 (a float's would be 0.06 off).
 __device__ __forceinline__ uint64_t turn_of(float frequency) {
-    double turns = (double)frequency * 0.15915494309189535;
+    double turns = (double)frequency * 0.15915494309189535; // 1 / (2 pi)
     return __double2ull_rz((turns - floor(turns)) * 0x1p64);
 }
 __device__ __forceinline__ void sine_cosine(uint64_t turn, int32_t position, float &sine, float &cosine) {

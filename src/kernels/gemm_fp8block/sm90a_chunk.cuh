@@ -10,6 +10,7 @@
 namespace chunk {
 
 using pairs::cursor;
+using pairs::partial_words;
 using pairs::piece;
 using pairs::ring;
 using pairs::walker;
@@ -114,11 +115,6 @@ __device__ __forceinline__ void add_slice(group_state<S> &at, uint32_t i, uint32
 // ---- sums between blocks -------------------------------------------------------------------------------------------------
 // A thread's sums in the order of threads, then a flag for each warp. Tags beside the sums, as in pairs, would be a third more to write and
 // to read and all of it to clear. The reader clears the flag, so a replayed graph never meets its own old one.
-template <typename S>
-__device__ __forceinline__ uint4 *partial_words(const rdk_gemm_pairs_args &args, int32_t part) {
-    return static_cast<uint4 *>(args.partials) +
-           (int64_t)(part * PAIR + cluster_rank()) * rdk_pairs_partial_words(S::sums) * 256 + threadIdx.x;
-}
 template <typename S>
 __device__ __forceinline__ uint32_t *partial_flag(const rdk_gemm_pairs_args &args, int32_t part) {
     static_assert(rdk_pairs_partial_words(S::sums) > S::sums / 4, "room for flags behind the sums");

@@ -8,7 +8,6 @@
 
 namespace pairs {
 
-
 enum {
     K_BLOCK = RDK_K_BLOCK,
     PAIR = 2,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// quant_fp8 on Hopper. Sixteen lanes hold a 1x128 group, eight elements each: its largest magnitude is four shuffles away.
-// Alone and after silu*mul or gelu*mul every group is on its own; after a norm one block holds the row.
+// quant_fp8 on Hopper. Sixteen lanes hold a 1x128 group, eight elements each: its largest magnitude is two reductions of the
+// warp away. Alone and after silu*mul or gelu*mul every group is on its own; after a norm a block or a cluster holds the row.
 #include "kernels/common/sm90a_norm.cuh"
 #include "kernels/quant_fp8/sm90a_args.h"
 
