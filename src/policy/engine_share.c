@@ -9,7 +9,7 @@
 //      5120 x 6144     9.9  12.0  11.8  15.0     12.1  12.4  11.6  13.5
 //     34816 x 5120    44.3  48.2  46.5  55.3     47.7  48.1  48.5  55.3
 //      5120 x 17408   22.8  25.5  25.1  32.9     30.4  29.3  27.1  34.3
-// Ahead up to 16 rows on each; at 32 and 64 from 2 percent behind to 15 ahead, their sum 4 and 3 percent ahead; at 128 behind on two.
+// Ahead up to 16 rows on each; at 32 and 64 from 3 percent behind to 15 ahead, their sums 3 percent ahead; at 128 behind on two.
 // Below the smallest of them nothing was measured beside an engine: half as many.
 enum { SM90A_ROWS = 64, SM90A_UNMEASURED_ROWS = 32 };
 static const int64_t sm90a_measured_elems = INT64_C(5120) * 6144;
