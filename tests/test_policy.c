@@ -391,13 +391,13 @@ static void test_sm90a_route_loses_little(void **state) {
 // equal length have nothing to lose.
 static void test_sm90a_route_follows_the_chip(void **state) {
     (void)state;
-    rdi_sm90a_question q = {"gemm_fp8block", 128, 14336, 5120, 132, {1980, 4917}};
+    rdi_sm90a_question q = {"gemm_fp8block", 128, 24576, 1536, 132, {1980, 4917}};
     assert_true(rdi_sm90a_route_decide(&q).chunk);
     const double h200_us = rdi_sm90a_route_decide(&q).step_us;
     q.multiprocessors = 114, q.rates = (rdi_rates){1755, 2039};
     rdi_sm90a_route route = rdi_sm90a_route_decide(&q);
     assert_false(route.chunk);
-    assert_true(route.step_us > 14336.0 * 5120 / 2039e3); // not faster than the bytes
+    assert_true(route.step_us > 24576.0 * 1536 / 2039e3); // not faster than the bytes
     assert_true(route.step_us > 1.3 * h200_us);
     // W8A16 of three slices of columns, by chunk tiles that fill most of a round or a part of one.
     rdi_sm90a_question w8a16 = {"gemm_fp8block_w8a16", 96, 14336, 5120, 132, {1980, 4917}};

@@ -45,7 +45,7 @@ def cells():
         for rows in (1, 16, 64, 128):
             out[f"step_{shape}_{rows}"] = gemm(shape, rows, "gemm_fp8block_step_sm90a")
         for rows in (512, 8192):
-            out[f"chunk_{shape}_{rows}"] = gemm(shape, rows, "gemm_fp8block_chunk_sm90a_1")
+            out[f"chunk_{shape}_{rows}"] = gemm(shape, rows, "gemm_fp8block_chunk_sm90a_[0-9]")
     rival = os.environ.get("DEEPGEMM")  # what bench/rivals/deepgemm.sh made
     for shape in SHAPES if rival else ():
         for rows in (64, 128, 512, 8192):

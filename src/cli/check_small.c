@@ -337,10 +337,14 @@ void check_rope_kv_write(check_run *run) {
 // ---- sample: the same token but where the draw falls within f32 rounding of a boundary -------------------------------------
 
 void check_sample(check_run *run) {
-    static const int64_t vocabs[] = {1, 17, 1000, 49152};
+    static const int64_t vocabs[] = {1, 17, 1000, 49152}, small_vocabs[] = {1, 17, 1000, 20000};
+    const bool small = run->small && !run->full;
     uint64_t state = run->seed;
     for (int i = 0; i < CLI_COUNT(vocabs); i++) {
-        int64_t vocab = vocabs[i], rows = vocab > 1000 ? 40 : 1000;
+        // 32 rows are the fewest that hold every mix of the settings below.
+        const int64_t vocab = small ? small_vocabs[i] : vocabs[i], rows = small          ? 32
+                                                                          : vocab > 1000 ? 40
+                                                                                         : 1000;
         float *logits = check_values(&state, RD_DTYPE_F32, rows * vocab, 3);
         rd_sample_row *settings = calloc((size_t)rows, sizeof *settings);
         if (have(run, logits, settings, logits, settings)) {

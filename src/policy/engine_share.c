@@ -4,14 +4,13 @@
 
 #include <string.h>
 
-// One H200, us: ours at M = 32, 64 and 128 (bench/results/h200/2026-11-30-card-gemm-pairs.csv) against DeepGEMM 2.6.1 at 64 and
-// 128 on the same kind of card, not in the same run (docs/sm90a.md):
-//     14336 x 5120    22.1  22.2  28.6     23.9  24.6
-//      5120 x 6144    11.9  12.3  16.5     12.5  14.9
-//     34816 x 5120    48.7  48.8  59.6     50.5  56.4
-//      5120 x 17408   25.5  25.4  34.4     27.8  36.7
-// Ahead on each shape up to 64 rows, behind on three of the four at 128. Below the smallest of them nothing was measured beside an
-// engine: half as many.
+// One H200, us, in one run (bench/results/h200/2026-11-30-card-gemm.csv, tree 4028177): ours at M = 16, 32, 64 and 128, then DeepGEMM 2.6.1:
+//     14336 x 5120    19.5  22.2  21.7  25.1     21.7  21.7  21.6  23.4
+//      5120 x 6144     9.9  12.0  11.8  15.0     12.1  12.4  11.6  13.5
+//     34816 x 5120    44.3  48.2  46.5  55.3     47.7  48.1  48.5  55.3
+//      5120 x 17408   22.8  25.5  25.1  32.9     30.4  29.3  27.1  34.3
+// Ahead up to 16 rows on each; at 32 and 64 from 3 percent behind to 15 ahead, their sums 3 percent ahead; at 128 behind on two.
+// Below the smallest of them nothing was measured beside an engine: half as many.
 enum { SM90A_ROWS = 64, SM90A_UNMEASURED_ROWS = 32 };
 static const int64_t sm90a_measured_elems = INT64_C(5120) * 6144;
 
