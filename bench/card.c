@@ -105,13 +105,38 @@ int card_numbers(const char *text, int64_t to[CARD_LIST]) {
     for (bool more = true; more; count++) {
         char *end;
         const int64_t number = strtoll(at, &end, 10);
-        if (end == at || (*end && *end != ',') || number < 1 || count == CARD_LIST)
-            card_fail("\"%s\", needs up to %d whole numbers with commas between", text, CARD_LIST);
+        if (end == at || (*end && *end != ',') || number < 1 || number > 1 << 30 || count == CARD_LIST)
+            card_fail("\"%s\", needs up to %d whole numbers from 1 to %d with commas between", text,
+                      CARD_LIST, 1 << 30);
         to[count] = number;
         more = *end == ',';
         at = end + 1;
     }
     return count;
+}
+
+const char *card_value(int argc, char **argv, int at) {
+    if (at + 1 >= argc || !*argv[at + 1]) card_fail("%s, needs a value", argv[at]);
+    return argv[at + 1];
+}
+
+static bool is_word(const char *text, size_t length, const char *words) {
+    for (const char *at = words; *at; at += strcspn(at, " "), at += strspn(at, " "))
+        if (strcspn(at, " ") == length && !strncmp(at, text, length)) return true;
+    return false;
+}
+const char *card_word(const char *name, const char *text, const char *words) {
+    if (!is_word(text, strlen(text), words)) card_fail("%s %s, needs one of: %s", name, text, words);
+    return text;
+}
+const char *card_words(const char *name, const char *text, const char *words) {
+    for (const char *at = text;; at++) {
+        const size_t length = strcspn(at, ",");
+        if (!is_word(at, length, words))
+            card_fail("%s %s, needs some of: %s, with commas between", name, text, words);
+        at += length;
+        if (!*at) return text;
+    }
 }
 
 uint32_t card_random(void) {

@@ -31,6 +31,11 @@ void card_tile(void *there, size_t bytes, const void *pattern, size_t pattern_by
 enum { CARD_LIST = 32 };
 // "1,16,8192": whole numbers from 1 on; returns how many.
 int card_numbers(const char *text, int64_t to[CARD_LIST]);
+// The value of option `at`, which must be there; one word of "a b c", or each of a list of them with commas between: whatever else ends
+// the program, so that no misspelt option times something else.
+const char *card_value(int argc, char **argv, int at);
+const char *card_word(const char *name, const char *text, const char *words);
+const char *card_words(const char *name, const char *text, const char *words);
 
 uint32_t card_random(void);
 void card_fill_bf16(uint16_t *to, int64_t count); // 1/8 to 2, either sign

@@ -277,10 +277,12 @@ static void measure(cell *c, bool dependent, double *error) {
 
 // ---- options -------------------------------------------------------------------------------------------------------
 static void read_heads(const char *text) {
-    for (o.shapes = 0; *text && o.shapes < CARD_LIST; o.shapes++) {
+    for (o.shapes = 0; *text; o.shapes++) {
         long long q, kv, dim;
         int used = 0;
-        if (sscanf(text, "%lld/%lldx%lld%n", &q, &kv, &dim, &used) != 3 || kv < 1 || q % kv)
+        if (sscanf(text, "%lld/%lldx%lld%n", &q, &kv, &dim, &used) != 3 || kv < 1 || q < kv || q % kv ||
+            q > 1 << 20 || dim < 1 || dim > 1 << 20 || (text[used] && text[used] != ',') ||
+            o.shapes == CARD_LIST)
             card_fail("card_attn: cannot read %s, needs 24/4x256", text);
         o.q_heads[o.shapes] = q, o.kv_heads[o.shapes] = kv, o.head_dim[o.shapes] = dim;
         text += used + (text[used] == ',');
@@ -297,7 +299,7 @@ static void read_options(int argc, char **argv) {
     o.lengths = card_numbers(o.prefill ? "8192,32768" : "32768,131072", o.keys);
     o.widths = o.prefill ? 0 : card_numbers("1,4,9", o.width);
     for (int i = 2; i < argc; i += 2) {
-        const char *name = argv[i], *text = i + 1 < argc ? argv[i + 1] : "";
+        const char *name = argv[i], *text = card_value(argc, argv, i);
         if (!strcmp(name, "--device"))
             o.device = text;
         else if (!strcmp(name, "--kernel"))
@@ -311,9 +313,11 @@ static void read_options(int argc, char **argv) {
         else if (!strcmp(name, "--widths"))
             o.widths = card_numbers(text, o.width);
         else if (!strcmp(name, "--kv"))
-            o.kinds = strchr(text, ',') ? 2 : 1, o.fp8[0] = text[0] == 'e', o.fp8[1] = text[0] != 'e';
+            card_word(name, text, "e4m3 bf16 e4m3,bf16 bf16,e4m3"),
+                o.kinds = strchr(text, ',') ? 2 : 1, o.fp8[0] = text[0] == 'e', o.fp8[1] = text[0] != 'e';
         else if (!strcmp(name, "--edges"))
-            o.plain = strcmp(text, "dependent") != 0, o.dependent = strcmp(text, "plain") != 0;
+            card_word(name, text, "dependent plain both"), o.plain = strcmp(text, "dependent") != 0,
+                                                           o.dependent = strcmp(text, "plain") != 0;
         else
             card_fail("card_attn: %s is no option, see the top of bench/card_attn.c", name);
     }

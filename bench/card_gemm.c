@@ -345,9 +345,10 @@ static void measure_chain(problem *p, int64_t m, bool dependent) {
 
 static void read_shapes(const char *text) {
     int used = 0;
-    for (o.shapes = 0; *text && o.shapes < CARD_LIST; o.shapes++) {
+    for (o.shapes = 0; *text; o.shapes++) {
         long long n, k;
-        if (sscanf(text, "%lldx%lld%n", &n, &k, &used) != 2 || n < 1 || k < 1)
+        if (sscanf(text, "%lldx%lld%n", &n, &k, &used) != 2 || n < 1 || k < 1 || n > 1 << 30 || k > 1 << 30 ||
+            (text[used] && text[used] != ',') || o.shapes == CARD_LIST)
             card_fail("card_gemm: cannot read %s, needs 14336x5120", text);
         o.n[o.shapes] = n, o.k[o.shapes] = k;
         text += used + (text[used] == ',');
@@ -360,7 +361,7 @@ static void read_options(int argc, char **argv) {
     read_shapes("14336x5120,5120x6144,34816x5120,5120x17408");
     o.row_counts = card_numbers("1,8,16,32,64,96,128,192,256,512,1024,8192", o.rows);
     for (int i = 1; i < argc; i++) {
-        const char *name = argv[i], *text = i + 1 < argc ? argv[i + 1] : "";
+        const char *name = argv[i], *text = strcmp(name, "--chain") ? card_value(argc, argv, i) : NULL;
         if (!strcmp(name, "--chain")) {
             o.chain = true;
             continue;
@@ -380,7 +381,8 @@ static void read_options(int argc, char **argv) {
         else if (!strcmp(name, "--deepgemm"))
             o.deepgemm = text;
         else if (!strcmp(name, "--edges"))
-            o.plain = strcmp(text, "dependent") != 0, o.dependent = strcmp(text, "plain") != 0;
+            card_word(name, text, "dependent plain both"), o.plain = strcmp(text, "dependent") != 0,
+                                                           o.dependent = strcmp(text, "plain") != 0;
         else
             card_fail("card_gemm: %s is no option, see the top of bench/card_gemm.c", name);
         i++;

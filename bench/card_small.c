@@ -281,25 +281,29 @@ static void measure_rows(int64_t m, int64_t k, fuse what) {
 // ---- options -----------------------------------------------------------------------------------------------------------
 static void read_options(int argc, char **argv) {
     o.ops = "floor,rows,heads,sample", o.dependent = o.plain = true, o.width = 5120;
+    int64_t width[CARD_LIST];
     o.row_counts = card_numbers("1,16,8192", o.rows);
     for (int i = 1; i < argc; i += 2) {
-        const char *name = argv[i], *text = i + 1 < argc ? argv[i + 1] : "";
+        const char *name = argv[i], *text = card_value(argc, argv, i);
         if (!strcmp(name, "--device"))
             o.device = text;
         else if (!strcmp(name, "--ops"))
-            o.ops = text;
+            o.ops = card_words(
+                name, text,
+                "floor rows heads sample quant rmsnorm_quant add_rmsnorm_quant silu_mul_quant add_rmsnorm");
         else if (!strcmp(name, "--rows"))
             o.row_counts = card_numbers(text, o.rows);
         else if (!strcmp(name, "--flashinfer"))
             o.flashinfer = text;
         else if (!strcmp(name, "--width"))
-            o.width = strtoll(text, NULL, 10);
+            o.width = card_numbers(text, width) == 1 ? width[0] : 0;
         else if (!strcmp(name, "--edges"))
-            o.plain = strcmp(text, "dependent") != 0, o.dependent = strcmp(text, "plain") != 0;
+            card_word(name, text, "dependent plain both"), o.plain = strcmp(text, "dependent") != 0,
+                                                           o.dependent = strcmp(text, "plain") != 0;
         else
             card_fail("card_small: %s is no option, see the top of bench/card_small.c", name);
     }
-    if (o.width < 128 || o.width % 128) card_fail("card_small: --width, needs a multiple of 128");
+    if (o.width < 128 || o.width % 128) card_fail("card_small: --width, needs one multiple of 128");
 }
 
 static bool asked(const char *name) { // one of --ops
