@@ -109,6 +109,9 @@ static void test_config_gemma(void **state) {
         fail_msg("%s", rd_error_text());
     assert_true(c.attn_scale == 0.125f && c.rope_theta == 1e6f && c.local_rope_theta == 2e4f);
     assert_true(rdi_layer_is_local(&c, 2) && !rdi_layer_is_local(&c, 3));
+    assert_int_equal(read_with(GEMMA ",\"sliding_window_pattern\":null,\"_sliding_window_pattern\":3", &c),
+                     RD_OK);
+    assert_int_equal(c.window_period, 3);
     read_with("", &c);
     assert_true(c.embed_scale == 1 && c.attn_scale == 1 / sqrtf(32) && !c.window && !c.norm_offset);
 }
@@ -131,6 +134,11 @@ static void test_config_refuses_by_name(void **state) {
          "partial_rotary_factor=0.5, needs 1", RD_E_UNSUPPORTED},
         {"\"rope_parameters\":{\"rope_type\":\"default\",\"partial_rotary_factor\":0.25}",
          "partial_rotary_factor=0.25, needs 1", RD_E_UNSUPPORTED},
+        {"\"rope_parameters\":\"x\"", "rope_parameters is a string, needs an object or null", RD_E_FORMAT},
+        {GEMMA ",\"rope_parameters\":{\"full_attention\":3}", "full_attention is an integer, needs an object",
+         RD_E_FORMAT},
+        {GEMMA ",\"rope_parameters\":{\"full_attention\":{},\"sliding_attention\":\"x\"}",
+         "sliding_attention is a string, needs an object", RD_E_FORMAT},
         {GEMMA ",\"final_logit_softcapping\":30.0", "final_logit_softcapping is a number, needs null",
          RD_E_UNSUPPORTED},
         {GEMMA ",\"use_bidirectional_attention\":true", "use_bidirectional_attention=true", RD_E_UNSUPPORTED},

@@ -63,6 +63,11 @@ static rd_status read_architecture(const rdi_json *json, int *index) {
                     text ? (int)rdi_min(name->text_bytes, 64) : 7, text ? name->text : "nothing");
 }
 
+static rd_status need_object(const char *what, const rdi_json *value) {
+    if (!value || value->kind == RDI_JSON_NULL || value->kind == RDI_JSON_OBJECT) return RD_OK;
+    return rdi_fail(RD_E_FORMAT, "%s is %s, needs an object or null", what, rdi_json_kind_name(value));
+}
+
 static rd_status refuse_partial(const rdi_json *where) {
     double partial;
     RDI_TRY(rdi_json_real(where, "partial_rotary_factor", 0, 1, 1, &partial));
@@ -72,7 +77,9 @@ static rd_status refuse_partial(const rdi_json *where) {
 static rd_status read_rope(const rdi_json *json, double default_theta, rdi_model_config *out) {
     const rdi_json *parameters = rdi_json_get(json, "rope_parameters"),
                    *scaling = rdi_json_get(json, "rope_scaling");
+    RDI_TRY(need_object("rope_parameters", parameters));
     if (rdi_json_get(parameters, "full_attention")) parameters = rdi_json_get(parameters, "full_attention");
+    RDI_TRY(need_object("rope_parameters: full_attention", parameters));
     if (parameters && parameters->kind == RDI_JSON_OBJECT)
         scaling = parameters; // transformers >= 5 keeps all of it here
     RDI_TRY(get_float(rdi_json_get(parameters, "rope_theta") ? parameters : json, "rope_theta", 1, 1e12,
@@ -80,9 +87,7 @@ static rd_status read_rope(const rdi_json *json, double default_theta, rdi_model
     RDI_TRY(refuse_partial(json));
     RDI_TRY(refuse_partial(parameters));
     if (!scaling || scaling->kind == RDI_JSON_NULL) return RD_OK;
-    if (scaling->kind != RDI_JSON_OBJECT)
-        return rdi_fail(RD_E_FORMAT, "rope_scaling is %s, needs an object or null",
-                        rdi_json_kind_name(scaling));
+    RDI_TRY(need_object("rope_scaling", scaling));
     const rdi_json *type = rdi_json_get(scaling, "rope_type");
     if (!type) type = rdi_json_get(scaling, "type");
     if (rdi_json_is(type, "default") || (!type && scaling == parameters)) return RD_OK;
@@ -109,8 +114,9 @@ static rd_status read_rope(const rdi_json *json, double default_theta, rdi_model
 
 // "layer_types" where it is given, else the period's own field: sliding layers, then one that sees all keys.
 static rd_status read_layer_types(const rdi_json *json, rdi_model_config *out) {
-    const char *key =
-        rdi_json_get(json, "sliding_window_pattern") ? "sliding_window_pattern" : "_sliding_window_pattern";
+    const rdi_json *pattern = rdi_json_get(json, "sliding_window_pattern");
+    const bool given = pattern && pattern->kind != RDI_JSON_NULL;
+    const char *key = given ? "sliding_window_pattern" : "_sliding_window_pattern";
     const rdi_json *types = rdi_json_get(json, "layer_types");
     RDI_TRY(get_int(json, key, 1, MAX_LAYERS, 6, &out->window_period));
     if (!types || types->kind == RDI_JSON_NULL) return RD_OK;
@@ -150,6 +156,7 @@ static rd_status read_gemma(const rdi_json *json, rdi_model_config *out) {
         return rdi_fail(RD_E_UNSUPPORTED, "hidden_activation=%.*s, needs gelu_pytorch_tanh",
                         text ? (int)rdi_min(act->text_bytes, 32) : 7, text ? act->text : "nothing");
     }
+    RDI_TRY(need_object("rope_parameters: sliding_attention", local));
     const rdi_json *type = rdi_json_get(local, "rope_type");
     if (type && !rdi_json_is(type, "default")) {
         bool text = type->kind == RDI_JSON_STRING;
@@ -163,6 +170,7 @@ static rd_status read_gemma(const rdi_json *json, rdi_model_config *out) {
     RDI_TRY(get_float(json, "query_pre_attn_scalar", 1e-3, 1e9, 256, &out->attn_scalar));
     out->attn_scale = 1.0f / sqrtf(out->attn_scalar);
     RDI_TRY(get_int(json, "sliding_window", 1, INT32_MAX, RDI_REQUIRED, &out->window));
+    if (local && local->kind == RDI_JSON_NULL) local = NULL;
     RDI_TRY(get_float(local ? local : json, local ? "rope_theta" : "rope_local_base_freq", 1, 1e12, 10000,
                       &out->local_rope_theta));
     RDI_TRY(refuse_number(json, "attn_logit_softcapping"));
