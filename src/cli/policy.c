@@ -165,13 +165,14 @@ rd_status cli_run_policy(int argc, char **argv) {
     bool json = false;
     const char *device_name = "r9700-gfx1201", *csv = NULL;
     const cli_option options[] = {CLI_OPTION_JSON(&json),
-                                  CLI_OPTION_DEVICE(&device_name),
+                                  {"--device", CLI_TEXT, &device_name, "NAME",
+                                   "a device of `radiance devices`; default r9700-gfx1201", 0, 0},
                                   {"--csv", CLI_TEXT, &csv, "FILE", "check every row of FILE", 0, 0}};
     cli_args args;
     rd_status status =
         cli_parse("policy [RULE [key=value... | --csv FILE]] [--device NAME] [--json]",
                   "Lists the rules, prints a rule's values and the clause that fired, or checks a file "
-                  "of right\nanswers. The device picks the table; default r9700-gfx1201.",
+                  "of right\nanswers. The device picks the table.",
                   options, CLI_COUNT(options), 0, -1, argc, argv, &args);
     if (status != RD_OK || args.done) return status;
     if (!args.count) return csv ? cli_error(RD_E_INVALID, "--csv needs a RULE before it") : list_rules(json);
