@@ -25,10 +25,15 @@ static char model[128];
 static const char *shape_of(const char *op) {
     static const struct {
         const char *start, *shape;
-    } shapes[] = {{"gemm", "M=2,N=256,K=256"},        {"attn_decode", "Q_LEN=3,KV=100"},
-                  {"attn_prefill", "Q_LEN=20,KV=90"}, {"rope", "M=3,HEADS=2"},
-                  {"kv_write", "M=35,HEADS=2"},       {"rope_kv_write", "M=5,HEADS=2"},
-                  {"sample", "VOCAB=1000"},           {"", "M=3,K=200"}};
+    } shapes[] = {{"generate", "AT=3"},
+                  {"gemm", "M=2,N=256,K=256"},
+                  {"attn_decode", "Q_LEN=3,KV=100"},
+                  {"attn_prefill", "Q_LEN=20,KV=90"},
+                  {"rope", "M=3,HEADS=2"},
+                  {"kv_write", "M=35,HEADS=2"},
+                  {"rope_kv_write", "M=5,HEADS=2"},
+                  {"sample", "VOCAB=1000"},
+                  {"", "M=3,K=200"}};
     for (size_t i = 0;; i++)
         if (!strncmp(op, shapes[i].start, strlen(shapes[i].start))) return shapes[i].shape;
 }
@@ -119,32 +124,37 @@ static void test_bench_refuses_by_name(void **state) {
         const char *arguments;
         int code;
         const char *text;
-    } cases[] = {{"bench nothing", RD_E_INVALID, "op=nothing has no bench"},
-                 {"bench generate", RD_E_INVALID, "needs --model"},
-                 {"bench step", RD_E_INVALID, "needs one of --config"},
-                 {"bench step --model x --config y", RD_E_INVALID, "needs one of --config"},
-                 {"bench step --config y --batch 1,", RD_E_INVALID, "--batch=1,, needs up to 16 numbers"},
-                 {"bench step --config y --batch 0", RD_E_INVALID, "--batch=0, needs up to 16 numbers"},
-                 {"bench step --context 512 --config " TINY, RD_E_INVALID, "--context=512, needs 1 to 511"},
-                 {"bench step --prefill 513 --config " TINY, RD_E_INVALID, "--prefill=513, needs 1 to"},
-                 {"bench step --config y --layout row", RD_E_INVALID, "bench step does not use --layout"},
-                 {"bench step --config y --shape M=1", RD_E_INVALID, "bench step does not use --shape"},
-                 {"bench step --config y --kernel z", RD_E_INVALID, "bench step does not use --kernel"},
-                 {"bench step --config y --all", RD_E_INVALID, "bench step does not use --all"},
-                 {"bench step --config y --rival z", RD_E_INVALID, "bench step does not use --rival"},
-                 {"bench step --config y --cpu-time --threads 1", RD_E_INVALID,
-                  "bench step does not use --cpu-time, needs options of its own: model config batch context"},
-                 {"bench generate --model x --batch 1", RD_E_INVALID, "bench generate does not use --batch"},
-                 {"bench rmsnorm --context 7", RD_E_INVALID, "bench rmsnorm does not use --context"},
-                 {"bench rmsnorm --w8a8", RD_E_INVALID, "bench rmsnorm does not use --w8a8"},
-                 {"bench ceilings --csv x.csv", RD_E_INVALID, "bench ceilings does not use --csv"},
-                 {"check --small --full", RD_E_INVALID, "--small and --full exclude each other"},
-                 {"bench step --config no_such_file", RD_E_IO, "no_such_file: No such file"},
-                 {"bench attn_decode --shape Q_HEADS=5,KV_HEADS=2", RD_E_INVALID, "needs a whole ratio"},
-                 {"bench attn_decode --shape KV=2,Q_LEN=3", RD_E_INVALID, "KV >= Q_LEN"},
-                 {"bench rmsnorm --device h200-sm90a", RD_E_NO_DEVICE, "fixture"},
-                 {"bench rmsnorm --seconds 0", RD_E_INVALID, "seconds=0"},
-                 {"bench rmsnorm --kernel nothing", RD_E_UNSUPPORTED, "no such row takes"}};
+    } cases[] = {
+        {"bench nothing", RD_E_INVALID, "op=nothing has no bench"},
+        {"bench generate", RD_E_INVALID, "needs --model"},
+        {"bench step", RD_E_INVALID, "needs one of --config"},
+        {"bench step --model x --config y", RD_E_INVALID, "needs one of --config"},
+        {"bench step --config y --batch 1,", RD_E_INVALID, "--batch=1,, needs up to 16 numbers"},
+        {"bench step --config y --batch 0", RD_E_INVALID, "--batch=0, needs up to 16 numbers"},
+        {"bench step --context 512 --config " TINY, RD_E_INVALID, "--context=512, needs 1 to 511"},
+        {"bench step --prefill 513 --config " TINY, RD_E_INVALID, "--prefill=513, needs 1 to"},
+        {"bench step --config y --layout row", RD_E_INVALID, "bench step does not use --layout"},
+        {"bench step --config y --shape M=1", RD_E_INVALID, "bench step does not use --shape"},
+        {"bench step --config y --kernel z", RD_E_INVALID, "bench step does not use --kernel"},
+        {"bench step --config y --all", RD_E_INVALID, "bench step does not use --all"},
+        {"bench step --config y --rival z", RD_E_INVALID, "bench step does not use --rival"},
+        {"bench step --config y --cpu-time --threads 1", RD_E_INVALID,
+         "bench step does not use --cpu-time, needs options of its own: model config batch context"},
+        {"bench generate --model x --batch 1", RD_E_INVALID, "bench generate does not use --batch"},
+        {"bench rmsnorm --context 7", RD_E_INVALID, "bench rmsnorm does not use --context"},
+        {"bench rmsnorm --w8a8", RD_E_INVALID, "bench rmsnorm does not use --w8a8"},
+        {"bench ceilings --csv x.csv", RD_E_INVALID, "bench ceilings does not use --csv"},
+        {"bench rmsnorm --shape M=1,N=64", RD_E_INVALID, "bench rmsnorm has no key N, needs: shape=M,K"},
+        {"bench rmsnorm --shape shape=1", RD_E_INVALID, "bench rmsnorm has no key shape"},
+        {"bench attn_decode --shape Q=1", RD_E_INVALID, "bench attn_decode has no key Q,"},
+        {"bench sample --shape VOCAB=64,vocab=32", RD_E_INVALID, "vocab is there twice"},
+        {"check --small --full", RD_E_INVALID, "--small and --full exclude each other"},
+        {"bench step --config no_such_file", RD_E_IO, "no_such_file: No such file"},
+        {"bench attn_decode --shape Q_HEADS=5,KV_HEADS=2", RD_E_INVALID, "needs a whole ratio"},
+        {"bench attn_decode --shape KV=2,Q_LEN=3", RD_E_INVALID, "KV >= Q_LEN"},
+        {"bench rmsnorm --device h200-sm90a", RD_E_NO_DEVICE, "fixture"},
+        {"bench rmsnorm --seconds 0", RD_E_INVALID, "seconds=0"},
+        {"bench rmsnorm --kernel nothing", RD_E_UNSUPPORTED, "no such row takes"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         cli_run("", cases[i].arguments, &result);
         if (result.code != cases[i].code || !strstr(result.err, cases[i].text))

@@ -216,6 +216,7 @@ static void test_cli_plan(void **state) {
 
 static void test_cli_policy(void **state) {
     (void)state;
+    run("policy sm90a_route M=96 N=14336 K=5120", 0); // on the card of the rule
     run("policy split_count max_seqlen_k=32768 tile=16 programs=8", 0);
     assert_string_equal(result.out, "splits=64\nrule: split_count: 16 * cbrt(tiles / programs)\n");
     cJSON *json = run_json("policy split_count max_seqlen_k=32768 tile=16 programs=8 --json");

@@ -120,6 +120,15 @@ static void test_ids_stand_for_a_text(void **state) {
         if (as_ids) assert_string_equal(result.out, out);
         memcpy(out, result.out, sizeof out);
     }
+    write_prompt(" 1\t2\r\n3,\r\n", 10); // as other systems end their lines
+    snprintf(line, sizeof line, "compare %s %s --text %s --ids", folder, folder, file);
+    cli_run("", line, &result);
+    if (result.code) fail_msg("%s: %s", line, result.err);
+    assert_non_null(strstr(result.out, "positions        3"));
+    write_prompt("1 2\0 300000000", 14); // nothing is left out without a word
+    cli_run("", line, &result);
+    assert_int_equal(result.code, RD_E_INVALID);
+    needs_word("--ids: byte 3 of 14 is 0");
     write_prompt("1,x", 3);
     snprintf(line, sizeof line, "compare %s %s --text %s --ids", folder, folder, file);
     cli_run("", line, &result);

@@ -15,6 +15,7 @@
 #include "radiance_run.h"
 #include "run_cli.h"
 #include "support/fake_cuda.h"
+#include "support/files.h"
 
 static fake_cuda fake;
 static rd_model *model;
@@ -251,6 +252,98 @@ static void test_first_use(void **state) {
     if (!rows) skip(); // built without nvcc
 }
 
+// One wide item among many: no graph has that shape, and the pass it runs in takes no more sequences than the workspace holds
+// at the widest's rows.
+static void test_mixed_widths_fit_the_workspace(void **state) {
+    (void)state;
+    enum { SESSIONS = 40, DEEP = 60000 };
+    static int32_t deep_prompt[DEEP]; // zeros will do
+    static const int32_t ids[RD_MAX_VERIFY_WIDTH] = {3, 1, 4, 1, 5};
+    const rd_ctx_options ctx = {.struct_size = sizeof ctx, .device = "gpu:0", .threads = 1};
+    const rd_engine_options options = {.struct_size = sizeof options,
+                                       .max_sessions = SESSIONS,
+                                       .max_batch_rows = 64,
+                                       .activation = RD_ACT_W8A8};
+    static const char config[] = // long: partial results of attention need more room than any GEMM's
+        "{\"model_type\":\"qwen3\",\"num_hidden_layers\":1,\"hidden_size\":128,\"intermediate_size\":128,"
+        "\"num_attention_heads\":2,\"num_key_value_heads\":1,\"head_dim\":64,\"vocab_size\":320,"
+        "\"max_position_embeddings\":65536}";
+    scratch folder = scratch_make();
+    rd_model *deep = NULL;
+    life l = {0};
+    rd_session *session[SESSIONS];
+    file_write(scratch_path(&folder, "config.json"), config, sizeof config - 1);
+    must(rd_model_open_random(scratch_path(&folder, "config.json"), 7, &deep));
+    scratch_remove(&folder);
+    rd_step_item items[SESSIONS];
+    fake.reset(9, 13000, 1);
+    must(rd_ctx_create(&ctx, &l.ctx));
+    const rd_status created = rd_engine_create(l.ctx, deep, &options, &l.engine);
+    if (created == RD_E_UNSUPPORTED) { // built without nvcc
+        rd_ctx_free(l.ctx);
+        rd_model_close(deep);
+        skip();
+    }
+    must(created);
+    for (int i = 0; i < SESSIONS; i++) {
+        must(rd_session_create(l.engine, &session[i]));
+        must(rd_session_sync(session[i], deep_prompt, i ? PROMPT : DEEP, NULL, NULL));
+        items[i] = (rd_step_item){.session = session[i], .ids = ids, .count = 1};
+    }
+    for (int wide = 0; wide < SESSIONS; wide += SESSIONS - 1) { // the first, the last
+        items[wide].count = RD_MAX_VERIFY_WIDTH;
+        must(rd_engine_step(l.engine, items, SESSIONS));
+        items[wide].count = 1;
+    }
+    for (int i = 0; i < SESSIONS; i++) rd_session_free(session[i]);
+    rd_engine_free(l.engine);
+    rd_model_close(deep);
+    rd_ctx_free(l.ctx);
+}
+
+// Kernels count keys in 32 bits: a block table of more is refused before a size is reckoned from it.
+static void test_a_block_table_of_too_many_keys(void **state) {
+    (void)state;
+    static const char *const ops[] = {"attn_decode", "attn_prefill"};
+    static uint64_t memory[8]; // nothing is read
+    const rd_ctx_options options = {.struct_size = sizeof options, .device = "gpu:0", .threads = 1};
+    const rd_param params[] = {RD_INT("head_dim", 128),     RD_INT("gqa", 4),
+                               RD_INT("block_tokens", 64),  RD_WORD("q_dtype", "bf16"),
+                               RD_WORD("kv_dtype", "bf16"), RD_WORD("out_dtype", "bf16"),
+                               RD_WORD("k_order", "dim"),   RD_INT("causal", 1)};
+    rd_ctx *ctx = NULL;
+    fake.reset(9, 13000, 1);
+    must(rd_ctx_create(&options, &ctx));
+    for (int i = 0; i < 2; i++) {
+        rd_plan *plan = NULL;
+        const rd_status made = rd_plan_create(ctx, ops[i], params, (int32_t)RDI_COUNT(params), 1, 8, &plan);
+        if (made == RD_E_UNSUPPORTED) break; // built without nvcc
+        must(made);
+        rd_attn_args args = {.struct_size = sizeof args,
+                             .q = rd_tensor_3d(memory, RD_DTYPE_BF16, 8, 8, 128),
+                             .k_cache = rd_tensor_4d(memory, RD_DTYPE_BF16, 4, 64, 2, 128),
+                             .kv_lens = rd_tensor_1d(memory, RD_DTYPE_I32, 1),
+                             .q_starts = rd_tensor_1d(memory, RD_DTYPE_I32, 2),
+                             .scale = 1,
+                             .max_q_len = 8};
+        args.out = args.q, args.v_cache = args.k_cache;
+        for (int wide = 0; wide < 2; wide++) { // the last that fits, the first that does not
+            args.block_table = rd_tensor_2d(memory, RD_DTYPE_I32, 1, INT32_MAX / 64 + wide);
+            rd_tensor *const all[] = {&args.q,       &args.out,      &args.k_cache,    &args.v_cache,
+                                      &args.kv_lens, &args.q_starts, &args.block_table};
+            for (size_t t = 0; t < RDI_COUNT(all); t++) all[t]->device = rd_ctx_device_number(ctx);
+            size_t bytes = 0;
+            const rd_status status = rd_attn_run(plan, &args, NULL, &bytes, NULL);
+            if (wide)
+                refused(status, RD_E_INVALID, "shape[1]=33554432 blocks of 64 tokens, a card takes up to");
+            else
+                must(status);
+        }
+        rd_plan_free(plan);
+    }
+    rd_ctx_free(ctx);
+}
+
 static void test_words_for_a_missing_card(void **state) {
     (void)state;
     static cli_result result;
@@ -297,6 +390,8 @@ int main(void) {
         cmocka_unit_test(test_a_failed_step_can_be_repeated),
         cmocka_unit_test(test_what_cannot_fit_is_refused_at_once),
         cmocka_unit_test(test_first_use),
+        cmocka_unit_test(test_mixed_widths_fit_the_workspace),
+        cmocka_unit_test(test_a_block_table_of_too_many_keys),
         cmocka_unit_test(test_words_for_a_missing_card),
     };
     return cmocka_run_group_tests(tests, make_model, close_model);

@@ -411,6 +411,22 @@ static void test_sm90a_route_follows_the_chip(void **state) {
     assert_false(rdi_sm90a_route_decide(&q).chunk);
     q.m = 129;
     assert_true(rdi_sm90a_route_decide(&q).chunk);
+    q = (rdi_sm90a_question){"gemm_fp8block", 128, 14336, 5120, 0,
+                             {1980, 4917}}; // nor of a chip that is not known
+    assert_true(rdi_sm90a_route_decide(&q).step_us == 0 && !rdi_sm90a_route_decide(&q).chunk);
+}
+
+// The card of the rule where none is named, and words for what it does not know.
+static void test_sm90a_route_asked_by_name(void **state) {
+    (void)state;
+    const rd_param params[] = {RD_WORD("op", "gemm_fp8block"), RD_INT("M", 128), RD_INT("N", 14336),
+                               RD_INT("K", 5120)},
+                   other[] = {RD_WORD("op", "gemm_fp4"), params[1], params[2], params[3]};
+    char outputs[3][64], rule[128];
+    assert_int_equal(rd_policy_eval(NULL, "sm90a_route", params, 4, outputs, rule), RD_OK);
+    assert_true(strtod(outputs[1], NULL) > 0 && strtod(outputs[2], NULL) > 0); // estimates: its chip is known
+    assert_int_equal(rd_policy_eval(NULL, "sm90a_route", other, 4, outputs, rule), RD_E_INVALID);
+    assert_non_null(strstr(rd_error_text(), "op=gemm_fp4, needs one of: gemm_fp8block"));
 }
 
 int main(void) {
@@ -442,6 +458,7 @@ int main(void) {
         cmocka_unit_test(test_engine_share),
         cmocka_unit_test(test_sm90a_route_loses_little),
         cmocka_unit_test(test_sm90a_route_follows_the_chip),
+        cmocka_unit_test(test_sm90a_route_asked_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

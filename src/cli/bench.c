@@ -28,17 +28,29 @@ bool bench_shape_value(const bench_options *options, const char *key, int64_t *v
     return false;
 }
 
-// Every part must read key=number, number from 1 to 2^30: a misspelt shape must not time another one.
-static rd_status check_shape(const char *shape) {
+// Every part must read key=number, number from 1 to 2^30, each key one of the bench's own and once: a misspelt shape must not time
+// another one.
+static rd_status check_shape(const char *shape, const char *op, const char *uses) {
+    const char *keys = strstr(uses, "shape="), *end_of_keys = keys ? keys + strcspn(keys, " ") : NULL;
     for (const char *at = shape; at && *at; at += strcspn(at, ", "), at += strspn(at, ", ")) {
         char *end = NULL;
         size_t name = strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_");
-        bool pair = name && at[name] == '=';
+        bool pair = name && at[name] == '=', known = false, again = false;
         long long value = pair ? strtoll(at + name + 1, &end, 10) : 0;
         if (value < 1 || value > 1 << 30 || (*end && *end != ',' && *end != ' '))
             return cli_error(RD_E_INVALID,
                              "shape=%s, needs key=number pairs such as M=1,N=4096,K=4096, numbers up to %d",
                              shape, 1 << 30);
+        for (const char *key = keys; key && key < end_of_keys; key += strcspn(key, "=, ") + 1)
+            known |= strcspn(key, "=, ") == name && key != keys && !strncasecmp(key, at, name);
+        if (!known)
+            return cli_error(RD_E_INVALID, "shape=%s: bench %s has no key %.*s, needs: %s", shape, op,
+                             (int)name, at, uses);
+        for (const char *past = shape; past < at; past += strcspn(past, ", "), past += strspn(past, ", "))
+            again |= past[name] == '=' && !strncasecmp(past, at, name);
+        if (again)
+            return cli_error(RD_E_INVALID, "shape=%s: %.*s is there twice, needs it once", shape, (int)name,
+                             at);
     }
     return RD_OK;
 }
@@ -66,7 +78,7 @@ static rd_status check_options(const bench_options *o, const char *op, const cha
         bool used = false;
         const size_t length = strlen(options[i].name);
         for (const char *at = uses; *at; at += strcspn(at, " "), at += strspn(at, " "))
-            used |= strcspn(at, " ") == length && !strncmp(at, options[i].name, length);
+            used |= strcspn(at, " =") == length && !strncmp(at, options[i].name, length);
         if (options[i].given && !used)
             return cli_error(RD_E_INVALID, "bench %s does not use --%s, needs options of its own: %s", op,
                              options[i].name, uses);
@@ -230,12 +242,13 @@ static rd_status list_benches(bool json) {
 static rd_status bench_op(const bench_options *options, const char *op) {
     bench_rival rival = {0};
     bench_run run = {.options = options, .op = op, .list = options->json ? cJSON_CreateArray() : NULL};
-    rd_status status = check_shape(options->shape);
+    rd_status status = RD_OK;
     rd_status (*bench)(bench_run *) = NULL;
     const char *uses = NULL;
     for (int i = 0; i < CLI_COUNT(benches); i++)
         if (!strcmp(benches[i].op, op)) bench = benches[i].run, uses = benches[i].uses;
-    if (bench && status == RD_OK) status = check_options(options, op, uses);
+    if (bench) status = check_options(options, op, uses);
+    if (bench && status == RD_OK) status = check_shape(options->shape, op, uses);
     if (!bench) status = cli_error(RD_E_INVALID, "op=%s has no bench, `radiance bench` lists them", op);
     if (status == RD_OK && options->rival) {
         status = bench_rival_load(options->rival, &rival);

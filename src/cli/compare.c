@@ -146,7 +146,7 @@ static rd_status compare_text(cli_runner *pair, const compare_options *o, const 
     int64_t count = 0;
     int32_t *ids = NULL;
     if (o->as_ids) {
-        if ((status = cli_read_ids(text, &ids, &count)) != RD_OK) {
+        if ((status = cli_read_ids(text, bytes, &ids, &count)) != RD_OK) {
             free(ids);
             return status;
         }

@@ -221,7 +221,7 @@ static rd_status answer_prompt(const cli_runner *runner, const generate_options 
     if (!tokenizer && !o->as_ids) return cli_no_tokenizer();
     text_sink sink = {.quiet = o->json, .shown = tokenizer ? -1 : 0};
     rd_status status = RD_OK;
-    if (o->as_ids && (status = cli_read_ids(text, &a.prompt_ids, &a.prompt_count)) != RD_OK) {
+    if (o->as_ids && (status = cli_read_ids(text, bytes, &a.prompt_ids, &a.prompt_count)) != RD_OK) {
         free_answer(&a);
         return status;
     }

@@ -163,11 +163,12 @@ static rd_status check_csv(const rd_device *device, const rd_policy_info *info, 
 
 rd_status cli_run_policy(int argc, char **argv) {
     bool json = false;
-    const char *device_name = "r9700-gfx1201", *csv = NULL;
-    const cli_option options[] = {CLI_OPTION_JSON(&json),
-                                  {"--device", CLI_TEXT, &device_name, "NAME",
-                                   "a device of `radiance devices`; default r9700-gfx1201", 0, 0},
-                                  {"--csv", CLI_TEXT, &csv, "FILE", "check every row of FILE", 0, 0}};
+    const char *device_name = NULL, *csv = NULL;
+    const cli_option options[] = {
+        CLI_OPTION_JSON(&json),
+        {"--device", CLI_TEXT, &device_name, "NAME",
+         "a device of `radiance devices`; default the card that the rule was made for", 0, 0},
+        {"--csv", CLI_TEXT, &csv, "FILE", "check every row of FILE", 0, 0}};
     cli_args args;
     rd_status status =
         cli_parse("policy [RULE [key=value... | --csv FILE]] [--device NAME] [--json]",
@@ -179,7 +180,7 @@ rd_status cli_run_policy(int argc, char **argv) {
     const rd_policy_info *info = rd_policy_find(args.items[0]);
     if (!info) return cli_error(RD_E_INVALID, "unknown rule %s, `radiance policy` lists them", args.items[0]);
     rd_device *device = NULL;
-    status = rd_device_open(device_name, &device);
+    if (device_name) status = rd_device_open(device_name, &device);
     if (status != RD_OK) return cli_fail(status);
     if (csv && args.count > 1)
         status = cli_error(RD_E_INVALID, "argument %s together with --csv, needs one of them", args.items[1]);

@@ -119,19 +119,24 @@ rd_status cli_no_tokenizer(void) {
                      *why ? why : "the model has none");
 }
 
-rd_status cli_read_ids(const char *text, int32_t **ids, int64_t *count) {
+rd_status cli_read_ids(const char *text, size_t bytes, int32_t **ids, int64_t *count) {
+    static const char between[] = ", \t\r\n";
     const size_t most = strlen(text) / 2 + 1;
     *count = 0;
     *ids = malloc(most * sizeof **ids);
     if (!*ids) return cli_error(RD_E_NOMEM, "out of memory");
-    for (const char *at = text; *at;) {
+    if (strlen(text) != bytes) // what stands behind it would be left out without a word
+        return cli_error(RD_E_INVALID,
+                         "--ids: byte %zu of %zu is 0, needs token ids with commas or spaces between",
+                         strlen(text), bytes);
+    for (const char *at = text + strspn(text, between + 1); *at;) {
         char *end = NULL;
         const long id = strtol(at, &end, 10);
-        if (end == at || id < 0 || id > INT32_MAX || !strchr(", \n", *end))
+        if (end == at || id < 0 || id > INT32_MAX || !strchr(between, *end))
             return cli_error(RD_E_INVALID, "--ids: \"%.20s\", needs token ids with commas or spaces between",
                              at);
         (*ids)[(*count)++] = (int32_t)id;
-        at = end + strspn(end, ", \n");
+        at = end + strspn(end, between);
     }
     return RD_OK;
 }

@@ -112,6 +112,19 @@ static rd_status run_items(rd_engine *engine, const rd_step_item *items, int32_t
     return RD_OK;
 }
 
+// As many items as fit a pass: which ones share it does not show in any row. A card's partial results of attention may have the
+// widest item's rows for every sequence, and the workspace was measured for row_capacity of them.
+static int32_t pass_items(const rd_engine *engine, const rd_step_item *items, int32_t count) {
+    const rdi_geometry *g = &engine->geometry;
+    int32_t taken = 0, rows = 0, widest = 0;
+    for (; taken < count; taken++) {
+        rows += items[taken].count;
+        widest = (int32_t)rdi_max(widest, items[taken].count);
+        if (rows > g->step_rows || (g->on_card && (int64_t)(taken + 1) * widest > g->row_capacity)) break;
+    }
+    return taken;
+}
+
 rd_status rd_engine_step(rd_engine *engine, const rd_step_item *items, int32_t count) {
     if (!engine || !items || count < 1)
         return rdi_fail(RD_E_INVALID, "step: count=%d, needs an engine and at least one item", count);
@@ -119,10 +132,7 @@ rd_status rd_engine_step(rd_engine *engine, const rd_step_item *items, int32_t c
     pthread_mutex_lock(&engine->lock);
     rd_status status = RD_OK;
     for (int32_t begin = 0; begin < count && status == RD_OK;) {
-        int32_t end = begin,
-                rows = 0; // as many items as fit a pass: which ones share it does not show in any row
-        while (end < count && rows + items[end].count <= engine->geometry.step_rows)
-            rows += items[end++].count;
+        const int32_t end = begin + pass_items(engine, items + begin, count - begin);
         status = run_items(engine, items + begin, end - begin);
         begin = end;
     }

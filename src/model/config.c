@@ -63,6 +63,12 @@ static rd_status read_architecture(const rdi_json *json, int *index) {
                     text ? (int)rdi_min(name->text_bytes, 64) : 7, text ? name->text : "nothing");
 }
 
+static rd_status refuse_partial(const rdi_json *where) {
+    double partial;
+    RDI_TRY(rdi_json_real(where, "partial_rotary_factor", 0, 1, 1, &partial));
+    return partial == 1 ? RD_OK : rdi_fail(RD_E_UNSUPPORTED, "partial_rotary_factor=%g, needs 1", partial);
+}
+
 static rd_status read_rope(const rdi_json *json, double default_theta, rdi_model_config *out) {
     const rdi_json *parameters = rdi_json_get(json, "rope_parameters"),
                    *scaling = rdi_json_get(json, "rope_scaling");
@@ -71,9 +77,8 @@ static rd_status read_rope(const rdi_json *json, double default_theta, rdi_model
         scaling = parameters; // transformers >= 5 keeps all of it here
     RDI_TRY(get_float(rdi_json_get(parameters, "rope_theta") ? parameters : json, "rope_theta", 1, 1e12,
                       default_theta, &out->rope_theta));
-    double partial;
-    RDI_TRY(rdi_json_real(json, "partial_rotary_factor", 0, 1, 1, &partial));
-    if (partial != 1) return rdi_fail(RD_E_UNSUPPORTED, "partial_rotary_factor=%g, needs 1", partial);
+    RDI_TRY(refuse_partial(json));
+    RDI_TRY(refuse_partial(parameters));
     if (!scaling || scaling->kind == RDI_JSON_NULL) return RD_OK;
     if (scaling->kind != RDI_JSON_OBJECT)
         return rdi_fail(RD_E_FORMAT, "rope_scaling is %s, needs an object or null",
@@ -140,14 +145,23 @@ static rd_status refuse_number(const rdi_json *json, const char *key) {
 static rd_status read_gemma(const rdi_json *json, rdi_model_config *out) {
     const rdi_json *local = rdi_json_get(rdi_json_get(json, "rope_parameters"), "sliding_attention");
     const rdi_json *act = rdi_json_get(json, "hidden_activation");
-    float scalar;
-    if (act && !rdi_json_is(act, "gelu_pytorch_tanh"))
-        return rdi_fail(RD_E_UNSUPPORTED, "hidden_activation, needs gelu_pytorch_tanh");
+    if (act && !rdi_json_is(act, "gelu_pytorch_tanh")) {
+        bool text = act->kind == RDI_JSON_STRING;
+        return rdi_fail(RD_E_UNSUPPORTED, "hidden_activation=%.*s, needs gelu_pytorch_tanh",
+                        text ? (int)rdi_min(act->text_bytes, 32) : 7, text ? act->text : "nothing");
+    }
+    const rdi_json *type = rdi_json_get(local, "rope_type");
+    if (type && !rdi_json_is(type, "default")) {
+        bool text = type->kind == RDI_JSON_STRING;
+        return rdi_fail(RD_E_UNSUPPORTED, "sliding_attention: rope_type=%.*s, needs default",
+                        text ? (int)rdi_min(type->text_bytes, 32) : 7, text ? type->text : "nothing");
+    }
+    RDI_TRY(refuse_partial(local));
     out->gelu = true;
     out->norm_offset = 1;
     out->embed_scale = sqrtf((float)out->hidden);
-    RDI_TRY(get_float(json, "query_pre_attn_scalar", 1e-3, 1e9, 256, &scalar));
-    out->attn_scale = 1.0f / sqrtf(scalar);
+    RDI_TRY(get_float(json, "query_pre_attn_scalar", 1e-3, 1e9, 256, &out->attn_scalar));
+    out->attn_scale = 1.0f / sqrtf(out->attn_scalar);
     RDI_TRY(get_int(json, "sliding_window", 1, INT32_MAX, RDI_REQUIRED, &out->window));
     RDI_TRY(get_float(local ? local : json, local ? "rope_theta" : "rope_local_base_freq", 1, 1e12, 10000,
                       &out->local_rope_theta));

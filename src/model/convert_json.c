@@ -3,7 +3,6 @@
 // the Hugging Face libraries.
 #include "model/convert.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,7 +81,7 @@ static void put_gemma(FILE *file, const rdi_model_config *c) {
                 rdi_layer_is_local(c, i) ? "sliding_attention" : "full_attention");
     fprintf(file, "],\n  \"sliding_window_pattern\": %d,\n  ", c->window_period);
     put_float_field(file, "rope_local_base_freq", c->local_rope_theta, ",\n  ");
-    put_float_field(file, "query_pre_attn_scalar", roundf(1 / (c->attn_scale * c->attn_scale)), ",\n");
+    put_float_field(file, "query_pre_attn_scalar", c->attn_scalar, ",\n");
 }
 
 static void put_config(FILE *file, const rdi_model_config *c, const rd_tokenizer *t, bool head_fp8) {

@@ -82,6 +82,7 @@ typedef struct rdi_model_config {
     bool post_norms;                         // what attention and MLP give is normalised before it is added
     bool gelu;                               // the MLP's gate: gelu's tanh form, else silu
     float embed_scale, attn_scale;           // of embeddings (1 for most); of query times key
+    float attn_scalar;                       // Gemma's word for the latter, whose inverse root it is; 0: none
     int32_t window,
         window_period;      // layers but every window_period-th see `window` keys alone; 0: all see all
     float local_rope_theta; // of those layers

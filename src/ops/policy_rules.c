@@ -78,6 +78,11 @@ static rd_status eval_sm90a_route(const rdi_policy_call *call) {
     question.multiprocessors = device->info.compute_units;
     question.rates = device->rates;
     if (rdi_call_has(call, "op")) RDI_TRY(rdi_call_word(call, "op", &question.op));
+    if (strcmp(question.op, "gemm_fp8block") && strcmp(question.op, "gemm_fp8block_w8a16") &&
+        strcmp(question.op, "gemm_bf16"))
+        return rdi_fail(RD_E_INVALID,
+                        "sm90a_route: op=%.40s, needs one of: gemm_fp8block gemm_fp8block_w8a16 gemm_bf16",
+                        question.op);
     RDI_TRY(rdi_call_int(call, "M", 1, &question.m));
     RDI_TRY(rdi_call_int(call, "N", 1, &question.n));
     RDI_TRY(rdi_call_int(call, "K", 1, &question.k));

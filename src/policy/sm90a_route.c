@@ -66,7 +66,8 @@ rdi_sm90a_route rdi_sm90a_route_decide(const rdi_sm90a_question *q) {
     if (q->m > RDI_SM90A_STEP_ROWS)
         return (rdi_sm90a_route){.chunk = true, .rule = "sm90a_route rule 1: more than 128 rows"};
     const model *at = model_of(q->op, q->m);
-    if (!at || q->rates.clock_mhz < 1 || q->rates.memory_gbs <= 0)
+    if (!at || q->multiprocessors < 1 || q->n < 1 || q->k < 1 || q->rates.clock_mhz < 1 ||
+        !(q->rates.memory_gbs > 0))
         return (rdi_sm90a_route){.rule = "sm90a_route rule 2: no estimate, a step's rows"};
     rdi_sm90a_route route = {.step_us = step_us(at, q), .chunk_us = chunk_us(at, q)};
     route.chunk = route.chunk_us * (100 + WORTH_PERCENT) < route.step_us * 100;

@@ -165,8 +165,8 @@ static void tiny_write_config(const tiny_model *m) {
         fprintf(f,
                 ",\n\"hidden_activation\": \"gelu_pytorch_tanh\", \"sliding_window\": %d, "
                 "\"sliding_window_pattern\": "
-                "%d, \"rope_local_base_freq\": %.1f, \"query_pre_attn_scalar\": %d",
-                s->window, s->period, s->local_theta, s->head_dim / 2);
+                "%d, \"rope_local_base_freq\": %.1f, \"query_pre_attn_scalar\": %.3f",
+                s->window, s->period, s->local_theta, s->head_dim / 2 + 0.375);
     if (s->fp8)
         fprintf(f, ",\n\"quantization_config\": {\"quant_method\": \"fp8\", \"fmt\": \"e4m3\", "
                    "\"activation_scheme\": \"dynamic\", \"weight_block_size\": [128, 128]}");
@@ -311,7 +311,7 @@ static void tiny_attention(const tiny_run *run, int layer, int position, const d
     double *p = malloc(sizeof(double) * (size_t)(position + 1));
     const int local = tiny_is_local(s, layer),
               first = local && position >= s->window ? position - s->window + 1 : 0;
-    const double scale = 1 / sqrt(tiny_is_gemma(s) ? s->head_dim / 2 : s->head_dim);
+    const double scale = 1 / sqrt(tiny_is_gemma(s) ? s->head_dim / 2 + 0.375 : s->head_dim);
     for (int h = 0; h < s->q_heads; h++) {
         const int kvh = h / (s->q_heads / s->kv_heads);
         double top = -1e300, sum = 0;
