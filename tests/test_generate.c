@@ -138,6 +138,39 @@ static void test_ids_stand_for_a_text(void **state) {
     cJSON_Delete(json);
 }
 
+// Ids in, the same ids out as beside a tokenizer; a text is refused with the way there is.
+static void test_a_model_without_a_tokenizer(void **state) {
+    (void)state;
+    static const char ids[] = "--ids --prompt 5,7,11 --max-tokens 6 --ignore-end";
+    char line[512], from[96], to[96], answer[256] = "";
+    snprintf(line, sizeof line, "%s --json", ids);
+    run("", line, 0);
+    cJSON *json = cJSON_Parse(result.out), *id;
+    assert_non_null(json);
+    cJSON_ArrayForEach(id, cJSON_GetObjectItem(json, "ids")) snprintf(
+        answer + strlen(answer), sizeof answer - strlen(answer), "%s%d", *answer ? "," : "", id->valueint);
+    strcat(answer, "\n");
+    cJSON_Delete(json);
+    snprintf(from, sizeof from, "%s/tokenizer.json", folder);
+    snprintf(to, sizeof to, "%s/tokenizer.away", folder);
+    write_prompt("hello", 5);
+    assert_int_equal(rename(from, to), 0);
+    cli_run("", (snprintf(line, sizeof line, "generate %s --threads 1 %s", folder, ids), line), &result);
+    static cli_result text, compared;
+    snprintf(line, sizeof line, "generate %s --threads 1 --prompt hello", folder);
+    cli_run("", line, &text);
+    snprintf(line, sizeof line, "compare %s %s --threads 1 --text %s", folder, folder, file);
+    cli_run("", line, &compared);
+    assert_int_equal(rename(to, from), 0); // before anything can fail: other tests want it
+    assert_int_equal(result.code, 0);
+    assert_string_equal(result.out, answer);
+    assert_int_equal(text.code, RD_E_UNSUPPORTED);
+    assert_non_null(
+        strstr(text.err, "tokenizer.json: No such file or directory): needs token ids, by --ids"));
+    assert_int_equal(compared.code, RD_E_UNSUPPORTED);
+    assert_non_null(strstr(compared.err, "needs token ids, by --ids"));
+}
+
 // The same prompt by argument, file and standard input; seeds repeat; streamed text is valid UTF-8.
 static void test_generate_reads_prompts_alike(void **state) {
     (void)state;
@@ -361,6 +394,7 @@ static void test_generate_demo_model_is_near_the_references(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_generate_json_has_its_fields),
                                        cmocka_unit_test(test_ids_stand_for_a_text),
+                                       cmocka_unit_test(test_a_model_without_a_tokenizer),
                                        cmocka_unit_test(test_generate_reads_prompts_alike),
                                        cmocka_unit_test(test_generate_refuses_by_name),
                                        cmocka_unit_test(test_generate_hostile_prompts),

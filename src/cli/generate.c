@@ -101,6 +101,7 @@ typedef struct text_sink {
     char *text; // NULL: to stdout
     size_t bytes, capacity;
     bool quiet, lost;
+    int64_t shown; // ids printed where the model has no tokenizer; -1: it has one
 } text_sink;
 
 static void sink_text(void *state, const char *text, size_t bytes) {
@@ -126,8 +127,12 @@ static void sink_text(void *state, const char *text, size_t bytes) {
 }
 
 static int on_token(void *state, int32_t id, const char *bytes, size_t count) {
-    (void)id;
     text_sink *sink = state;
+    if (sink->shown >= 0 && !sink->quiet) {
+        printf("%s%" PRId32, sink->shown++ ? "," : "", id);
+        fflush(stdout);
+        return cli_interrupted();
+    }
     cli_utf8_push(&sink->utf8, bytes, count, sink_text, sink);
     return cli_interrupted();
 }
@@ -212,14 +217,15 @@ static rd_status run(const cli_runner *runner, const generate_options *o, text_s
 static rd_status answer_prompt(const cli_runner *runner, const generate_options *o, const char *text,
                                size_t bytes) {
     answer a = {0};
-    text_sink sink = {.quiet = o->json};
     const rd_tokenizer *tokenizer = rd_model_tokenizer(runner->model);
+    if (!tokenizer && !o->as_ids) return cli_no_tokenizer();
+    text_sink sink = {.quiet = o->json, .shown = tokenizer ? -1 : 0};
     rd_status status = RD_OK;
     if (o->as_ids && (status = cli_read_ids(text, bytes, &a.prompt_ids, &a.prompt_count)) != RD_OK) {
         free_answer(&a);
         return status;
     }
-    if (!o->as_ids) status = tokenizer ? make_prompt(o, tokenizer, text, bytes, &a) : RD_E_UNSUPPORTED;
+    if (!o->as_ids) status = make_prompt(o, tokenizer, text, bytes, &a);
     if (status == RD_OK) status = run(runner, o, &sink, &a);
     if (status != RD_OK) cli_fail(status);
     if (status == RD_OK && !o->json) putchar('\n');
@@ -272,7 +278,8 @@ rd_status cli_run_generate(int argc, char **argv) {
          0},
         {"--system", CLI_TEXT, &o.system, "TEXT", "system text; default the chat template's own", 0, 0},
         {"--raw", CLI_FLAG, &o.raw, NULL, "no chat template", 0, 0},
-        {"--ids", CLI_FLAG, &o.as_ids, NULL, "the prompt is token ids: 1,2,3", 0, 0},
+        {"--ids", CLI_FLAG, &o.as_ids, NULL,
+         "the prompt is token ids: 1,2,3; so is the answer of a model without a tokenizer", 0, 0},
         {"--special", CLI_FLAG, &o.special, NULL,
          "with --raw: special tokens written in the prompt count as such", 0, 0},
         {"--max-tokens", CLI_INT, &o.max_tokens, "N", "most tokens to generate; default 256", 0, 1 << 24},

@@ -65,7 +65,8 @@ static void print_resources(const rd_kernel_info *kernel) {
     for (int32_t i = 0; rd_kernel_resources_at(kernel, i, &r) == RD_OK; i++) {
         printf("    %-52s %3d registers", r.symbol, r.vector_registers);
         if (r.scalar_registers) printf(", %3d scalar", r.scalar_registers);
-        printf(", %5d bytes shared, %d spilled, %d scratch", r.shared_bytes, r.spills, r.scratch_bytes);
+        printf(", %5d bytes static shared, %d spilled, %d scratch", r.shared_bytes, r.spills,
+               r.scratch_bytes);
         if (r.code_bytes) printf(", %5d bytes of code", r.code_bytes);
         if (r.waves_per_simd) printf(", %2d waves per SIMD", r.waves_per_simd);
         printf("\n");

@@ -164,15 +164,17 @@ static rd_status check_csv(const rd_device *device, const rd_policy_info *info, 
 rd_status cli_run_policy(int argc, char **argv) {
     bool json = false;
     const char *device_name = NULL, *csv = NULL;
-    const cli_option options[] = {CLI_OPTION_JSON(&json),
-                                  CLI_OPTION_DEVICE(&device_name),
-                                  {"--csv", CLI_TEXT, &csv, "FILE", "check every row of FILE", 0, 0}};
+    const cli_option options[] = {
+        CLI_OPTION_JSON(&json),
+        {"--device", CLI_TEXT, &device_name, "NAME",
+         "a device of `radiance devices`; default the card that the rule was made for", 0, 0},
+        {"--csv", CLI_TEXT, &csv, "FILE", "check every row of FILE", 0, 0}};
     cli_args args;
-    rd_status status = cli_parse(
-        "policy [RULE [key=value... | --csv FILE]] [--device NAME] [--json]",
-        "Lists the rules, prints a rule's values and the clause that fired, or checks a file "
-        "of right\nanswers. The device picks the table; default the card that the rule was made for.",
-        options, CLI_COUNT(options), 0, -1, argc, argv, &args);
+    rd_status status =
+        cli_parse("policy [RULE [key=value... | --csv FILE]] [--device NAME] [--json]",
+                  "Lists the rules, prints a rule's values and the clause that fired, or checks a file "
+                  "of right\nanswers. The device picks the table.",
+                  options, CLI_COUNT(options), 0, -1, argc, argv, &args);
     if (status != RD_OK || args.done) return status;
     if (!args.count) return csv ? cli_error(RD_E_INVALID, "--csv needs a RULE before it") : list_rules(json);
     const rd_policy_info *info = rd_policy_find(args.items[0]);

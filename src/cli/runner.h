@@ -69,5 +69,6 @@ int32_t *cli_tokenize(const rd_tokenizer *tokenizer, const char *text, size_t by
 // "1, 2, 3" or "1 2 3": what no text may give, as a prompt of a random model does. *ids is the caller's to free, on failure too; prints
 // its errors.
 rd_status cli_read_ids(const char *text, size_t bytes, int32_t **ids, int64_t *count);
+rd_status cli_no_tokenizer(void); // says why rd_model_tokenizer() was NULL, and the way without one
 
 #endif // CLI_RUNNER_H

@@ -113,6 +113,12 @@ int32_t *cli_tokenize(const rd_tokenizer *tokenizer, const char *text, size_t by
     return NULL;
 }
 
+rd_status cli_no_tokenizer(void) {
+    const char *why = rd_error_text();
+    return cli_error(RD_E_UNSUPPORTED, "no tokenizer (%s): needs token ids, by --ids",
+                     *why ? why : "the model has none");
+}
+
 rd_status cli_read_ids(const char *text, size_t bytes, int32_t **ids, int64_t *count) {
     static const char between[] = ", \t\r\n";
     const size_t most = strlen(text) / 2 + 1;

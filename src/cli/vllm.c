@@ -28,7 +28,7 @@ rd_status cli_run_vllm(int argc, char **argv) {
                   0, 1, 1, argc, argv, &args);
     if (status != RD_OK || args.done) return status;
     if (!package_found())
-        return cli_error(RD_E_STATE, "python3 has no package vllm_radiance: pip install vllm-radiance");
+        return cli_error(RD_E_STATE, "python3 has no package vllm_radiance: `make wheel`, then install it");
     execlp("python3", "python3", "-m", "vllm_radiance", args.items[0], (char *)NULL);
     return cli_error(RD_E_IO, "python3 cannot be run: %s", strerror(errno));
 }
