@@ -188,6 +188,7 @@ static bool open_attention(attention *t) {
     t->ws_bytes = (size_t)64 << 20;
     must(rd_memory_alloc(t->ctx, t->ws_bytes, &t->ws));
     must(rd_memory_set(t->ctx, t->ws, 0, t->ws_bytes, NULL));
+    must(rd_stream_sync(t->ctx, NULL)); // a stream of a test's own does not wait for this one
     return true;
 }
 
