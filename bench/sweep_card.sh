@@ -7,7 +7,7 @@
 #   bf16    GEMM with bf16 weights
 #   quant   the quantiser alone: W8A8 of 16-bit activations costs its time besides
 #   attn    the decode kernel against the prefill kernel for chunks of 1 to 64 new tokens
-# bench/results/h200/2026-11-30-sweep-*.csv are of an earlier form: more row counts, and W8A16 of three shapes.
+# bench/results/h200/2026-11-30-sweep-*.csv are its files.
 set -euo pipefail
 bin=${1:?"usage: sweep_card.sh BIN OUT [PART ...]"} out=${2:?"usage: sweep_card.sh BIN OUT [PART ...]"}
 shift 2
