@@ -4,7 +4,7 @@
 # card_gemm, card_attn and card_small. CUBLASLT names that library where the system does not find it, DEEPGEMM the folder that
 # bench/rivals/deepgemm.sh made, FLASHINFER that of flashinfer.sh ("" = without). About 100 seconds of an H200 in all.
 set -euo pipefail
-bin=$1 out=$2
+bin=${1:?"usage: figures_card.sh BIN OUT [PART ...]"} out=${2:?"usage: figures_card.sh BIN OUT [PART ...]"}
 shift 2
 parts=${*:-gemm chain bf16 w8a16 decode prefill small}
 day=$(date -u +%Y-%m-%d)

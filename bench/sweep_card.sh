@@ -7,9 +7,9 @@
 #   bf16    GEMM with bf16 weights
 #   quant   the quantiser alone: W8A8 of 16-bit activations costs its time besides
 #   attn    the decode kernel against the prefill kernel for chunks of 1 to 64 new tokens
-# bench/results/h200/2026-11-30-sweep-*.csv are of an earlier form: more row counts, and W8A16 of three shapes.
+# bench/results/h200/2026-11-30-sweep-*.csv are its files.
 set -euo pipefail
-bin=$1 out=$2
+bin=${1:?"usage: sweep_card.sh BIN OUT [PART ...]"} out=${2:?"usage: sweep_card.sh BIN OUT [PART ...]"}
 shift 2
 parts=${*:-fp8 w8a16 bf16 quant attn}
 shapes=1024x5120,2048x7168,4096x4096,5120x5120,7168x2048,7168x5120,5120x6144,14336x5120,24576x1536,5120x17408,7168x16384,34816x5120
