@@ -25,10 +25,11 @@ static inline void cli_read_file(const char *path, char *text, size_t bytes) {
 // `environment` and `arguments` are shell words: "XDG_CACHE_HOME=/x", "explain gemm_fp8block m=1".
 static inline void cli_run(const char *environment, const char *arguments, cli_result *result) {
     char command[8192], out[64], err[64];
-    assert_true(strlen(environment) + strlen(arguments) < sizeof command - 1024);
     snprintf(out, sizeof out, "cli_out_%ld.txt", (long)getpid());
     snprintf(err, sizeof err, "cli_err_%ld.txt", (long)getpid());
-    snprintf(command, sizeof command, "%s '%s' %s >%s 2>%s", environment, RD_CLI, arguments, out, err);
+    const int length =
+        snprintf(command, sizeof command, "%s '%s' %s >%s 2>%s", environment, RD_CLI, arguments, out, err);
+    assert_true(length > 0 && length < (int)sizeof command);
     int status = system(command);
     result->code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     cli_read_file(out, result->out, sizeof result->out);
