@@ -29,14 +29,18 @@ typedef struct life {
     rd_session *session[2];
 } life;
 
+static rd_engine_options engine_options(rd_dtype kv) {
+    return (rd_engine_options){.struct_size = sizeof(rd_engine_options),
+                               .context_tokens = CONTEXT,
+                               .max_sessions = 2,
+                               .max_batch_rows = 32,
+                               .kv_dtype = kv,
+                               .activation = RD_ACT_W8A8};
+}
+
 static rd_status start(life *l, rd_dtype kv) {
     const rd_ctx_options ctx = {.struct_size = sizeof ctx, .device = "gpu:0", .threads = 1};
-    const rd_engine_options engine = {.struct_size = sizeof engine,
-                                      .context_tokens = CONTEXT,
-                                      .max_sessions = 2,
-                                      .max_batch_rows = 32,
-                                      .kv_dtype = kv,
-                                      .activation = RD_ACT_W8A8};
+    const rd_engine_options engine = engine_options(kv);
     RDI_TRY(rd_ctx_create(&ctx, &l->ctx));
     RDI_TRY(rd_engine_create(l->ctx, model, &engine, &l->engine));
     for (int i = 0; i < 2; i++) RDI_TRY(rd_session_create(l->engine, &l->session[i]));
@@ -186,12 +190,7 @@ static void test_what_cannot_fit_is_refused_at_once(void **state) {
         end(&l);
         skip();
     }
-    const rd_engine_options options = {.struct_size = sizeof options,
-                                       .context_tokens = CONTEXT,
-                                       .max_sessions = 2,
-                                       .max_batch_rows = 32,
-                                       .kv_dtype = RD_DTYPE_BF16,
-                                       .activation = RD_ACT_W8A8};
+    const rd_engine_options options = engine_options(RD_DTYPE_BF16);
     rd_memory_report report = {.struct_size = sizeof report};
     char text[512], part[128];
     size_t needed = 0;

@@ -2,6 +2,7 @@
 // Launches of the attention kernels on gfx1201: arguments of the op in, launches out, no driver call. Lengths stay on the
 // card: the grid follows from the bounds of the call alone, so that one captured graph serves every length up to them.
 #include "kernels/attn/args.h"
+#include "kernels/attn/card_operands.h"
 #include "kernels/attn/gfx1201_args.h"
 #include "kernels/rows.h"
 
@@ -89,23 +90,11 @@ static uint32_t magic_of(int64_t divisor) { // gfx1201_device.h, divide_by
 static rdk_attn_gfx1201_args kernel_args(const rdi_attn_args *a) {
     int64_t kv_bytes = (int64_t)rd_dtype_bytes(a->kv_dtype), gqa = a->q_heads / a->kv_heads;
     return (rdk_attn_gfx1201_args){
-        .q = RDK_ADDR(a->q),
+        RDI_ATTN_OPERANDS(a),
         .k_cache = RDK_ADDR(a->k_cache),
         .v_cache = RDK_ADDR(a->v_cache),
-        .k_scale = RDK_ADDR(a->k_scale),
-        .v_scale = RDK_ADDR(a->v_scale),
-        .block_table = RDK_ADDR(a->block_table),
-        .kv_lens = RDK_ADDR(a->kv_lens),
-        .q_starts = RDK_ADDR(a->q_starts),
-        .sinks = RDK_ADDR(a->sinks),
-        .out = RDK_ADDR(a->out),
-        .q_stride_token = a->q_stride_token,
-        .q_stride_head = a->q_stride_head,
-        .out_stride_token = a->out_stride_token,
-        .out_stride_head = a->out_stride_head,
         .k_stride_block = (uint32_t)(a->k_stride_block * kv_bytes),
         .v_stride_block = (uint32_t)(a->v_stride_block * kv_bytes),
-        .block_table_stride = a->block_table_stride,
         .k_stride_token = (int32_t)(a->k_stride_token * kv_bytes),
         .k_stride_head = (int32_t)(a->k_stride_head * kv_bytes),
         .v_stride_token = (int32_t)(a->v_stride_token * kv_bytes),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches of the sm_90a attention kernels: arguments of the op in, launches out, no driver call.
 #include "kernels/attn/args.h"
+#include "kernels/attn/card_operands.h"
 #include "kernels/attn/sm90a_args.h"
 #include "kernels/rows.h"
 
@@ -73,19 +74,7 @@ static bool pieces_aligned(const void *data, int64_t block, int64_t token, int64
 static rdk_attn_sm90a_args kernel_args(const rdi_attn_args *a, const decode_shape *s) {
     int64_t elem = (int64_t)rd_dtype_bytes(a->kv_dtype), columns = s->dims * elem / RDK_ATTN_BOX_BYTES;
     return (rdk_attn_sm90a_args){
-        .q = RDK_ADDR(a->q),
-        .k_scale = RDK_ADDR(a->k_scale),
-        .v_scale = RDK_ADDR(a->v_scale),
-        .block_table = RDK_ADDR(a->block_table),
-        .kv_lens = RDK_ADDR(a->kv_lens),
-        .q_starts = RDK_ADDR(a->q_starts),
-        .sinks = RDK_ADDR(a->sinks),
-        .out = RDK_ADDR(a->out),
-        .q_stride_token = a->q_stride_token,
-        .q_stride_head = a->q_stride_head,
-        .block_table_stride = a->block_table_stride,
-        .out_stride_token = a->out_stride_token,
-        .out_stride_head = a->out_stride_head,
+        RDI_ATTN_OPERANDS(a),
         .seqs = (int32_t)a->seqs,
         .kv_heads = (int32_t)a->kv_heads,
         .group = s->group,

@@ -2,6 +2,7 @@
 // Launches of attn_prefill on sm_90a: arguments of the op in, one to three launches out, no driver call. Lengths stay on the card:
 // grids, and how keys are cut, follow from the bounds of the call alone.
 #include "kernels/attn/args.h"
+#include "kernels/attn/card_operands.h"
 #include "kernels/attn/sm90a_prefill_args.h"
 #include "kernels/rows.h"
 
@@ -97,19 +98,7 @@ static rdk_attn_prefill_sm90a_args kernel_args(const rdi_attn_args *a, int32_t k
     int32_t box_rows = common_divisor(keys, (int32_t)a->block_tokens),
             group = (int32_t)(a->q_heads / a->kv_heads);
     return (rdk_attn_prefill_sm90a_args){
-        .q = RDK_ADDR(a->q),
-        .k_scale = RDK_ADDR(a->k_scale),
-        .v_scale = RDK_ADDR(a->v_scale),
-        .block_table = RDK_ADDR(a->block_table),
-        .kv_lens = RDK_ADDR(a->kv_lens),
-        .q_starts = RDK_ADDR(a->q_starts),
-        .sinks = RDK_ADDR(a->sinks),
-        .out = RDK_ADDR(a->out),
-        .q_stride_token = a->q_stride_token,
-        .q_stride_head = a->q_stride_head,
-        .out_stride_token = a->out_stride_token,
-        .out_stride_head = a->out_stride_head,
-        .block_table_stride = a->block_table_stride,
+        RDI_ATTN_OPERANDS(a),
         .seqs = (int32_t)a->seqs,
         .tokens = (int32_t)a->tokens,
         .kv_heads = (int32_t)a->kv_heads,

@@ -33,7 +33,7 @@ template <int TYPE, bool RESIDUAL> __device__ __forceinline__ void rmsnorm_clust
     extern "C" __global__ void __launch_bounds__(512, 3) name_(const __grid_constant__ rdk_rmsnorm_sm90a_args args) {      \
         rmsnorm_vectors<type_, residual_>(args);                                                                         \
     }                                                                                                                    \
-    extern "C" __global__ void __cluster_dims__(RDK_NORM_BLOCKS, 1, 1) __launch_bounds__(8192 / 8 / RDK_NORM_BLOCKS)     \
+    extern "C" __global__ void __cluster_dims__(RDK_NORM_BLOCKS, 1, 1) __launch_bounds__(RDK_NORM_VECTOR_K / 8 / RDK_NORM_BLOCKS) \
         name_##_cluster(const __grid_constant__ rdk_rmsnorm_sm90a_args args) {                                           \
         rmsnorm_cluster<type_, residual_>(args);                                                                         \
     }

@@ -124,7 +124,7 @@ template <int TYPE, bool RESIDUAL> __device__ __forceinline__ void norm_cluster_
     extern "C" __global__ void __launch_bounds__(512, 3) name_(const __grid_constant__ rdk_quant_sm90a_args args) {        \
         norm_vectors<type_, residual_>(args);                                                                            \
     }                                                                                                                    \
-    extern "C" __global__ void __cluster_dims__(RDK_NORM_BLOCKS, 1, 1) __launch_bounds__(8192 / 8 / RDK_NORM_BLOCKS)     \
+    extern "C" __global__ void __cluster_dims__(RDK_NORM_BLOCKS, 1, 1) __launch_bounds__(RDK_NORM_VECTOR_K / 8 / RDK_NORM_BLOCKS) \
         name_##_cluster(const __grid_constant__ rdk_quant_sm90a_args args) {                                             \
         norm_cluster_of<type_, residual_>(args);                                                                         \
     }
