@@ -272,38 +272,41 @@ void check_kv_write(check_run *run) {
 
 // ---- rope_kv_write: few shapes, because the halves have their own ----------------------------------------------------------
 
-static void rope_kv_write_case(check_run *run, uint64_t *state, int64_t head_dim, int64_t rotary, int i) {
-    enum { TOKENS = 19, Q_HEADS = 6, HEADS = 3, BLOCKS = 5, BLOCK_TOKENS = 32 };
+static void rope_kv_write_case(check_run *run, uint64_t *state, int64_t head_dim, int64_t rotary, int i,
+                               int32_t tokens) {
+    enum { MOST_TOKENS = 1500, Q_HEADS = 6, HEADS = 3, BLOCK_TOKENS = 32 };
+    const int64_t blocks = tokens / BLOCK_TOKENS + 5;
     const rd_dtype x = types[i & 1], kv = i >> 1 & 1 ? RD_DTYPE_E4M3 : RD_DTYPE_BF16;
+    const rd_dtype weight_dtype = i >> 1 & 1 ? x : RD_DTYPE_BF16;
     const bool token_order = i >> 2 & 1, norm = i % 3 == 1, interleaved = i % 5 == 2;
-    int32_t positions[TOKENS];
-    int64_t slots[TOKENS];
+    int32_t positions[MOST_TOKENS];
+    int64_t slots[MOST_TOKENS];
     float inv_freq[256], scale[HEADS] = {0.02f, 1.0f, 0.5f};
-    for (int t = 0; t < TOKENS; t++) {
+    for (int t = 0; t < tokens; t++) {
         positions[t] = (int32_t)(check_random(state) % 131072);
-        slots[t] = t % 6 == 5 ? -1 : (t * 7 + 3) % (BLOCKS * BLOCK_TOKENS); // distinct
+        slots[t] = t % 6 == 5 ? -1 : (t * 7 + 3) % (blocks * BLOCK_TOKENS); // distinct
     }
     rd_rope_frequencies(&(rd_rope_scaling){.theta = 10000}, (int32_t)rotary, inv_freq);
-    void *q = check_values(state, x, TOKENS * Q_HEADS * head_dim, 1),
-         *k = check_values(state, x, TOKENS * HEADS * head_dim, 1),
-         *v = check_values(state, x, TOKENS * HEADS * head_dim, 1),
-         *weight = check_values(state, RD_DTYPE_BF16, head_dim, 1);
+    void *q = check_values(state, x, tokens * Q_HEADS * head_dim, 1),
+         *k = check_values(state, x, tokens * HEADS * head_dim, 1),
+         *v = check_values(state, x, tokens * HEADS * head_dim, 1),
+         *weight = check_values(state, weight_dtype, head_dim, 1);
     if (have(run, q, k, v, weight)) {
         small_data d = {
             .args.rope_kv_write = {{.struct_size = sizeof(rd_rope_args),
-                                    .q = rd_tensor_3d(q, x, TOKENS, Q_HEADS, head_dim),
-                                    .k = rd_tensor_3d(k, x, TOKENS, HEADS, head_dim),
-                                    .positions = rd_tensor_1d(positions, RD_DTYPE_I32, TOKENS),
+                                    .q = rd_tensor_3d(q, x, tokens, Q_HEADS, head_dim),
+                                    .k = rd_tensor_3d(k, x, tokens, HEADS, head_dim),
+                                    .positions = rd_tensor_1d(positions, RD_DTYPE_I32, tokens),
                                     .inv_freq = rd_tensor_1d(inv_freq, RD_DTYPE_F32, rotary / 2),
                                     .eps = 1e-6f},
                                    {.struct_size = sizeof(rd_kv_write_args),
-                                    .v = rd_tensor_3d(v, x, TOKENS, HEADS, head_dim),
-                                    .k_cache = rd_tensor_4d(NULL, kv, BLOCKS, BLOCK_TOKENS, HEADS, head_dim),
-                                    .v_cache = rd_tensor_4d(NULL, kv, BLOCKS, BLOCK_TOKENS, HEADS, head_dim),
-                                    .slots = rd_tensor_1d(slots, RD_DTYPE_I64, TOKENS)}},
+                                    .v = rd_tensor_3d(v, x, tokens, HEADS, head_dim),
+                                    .k_cache = rd_tensor_4d(NULL, kv, blocks, BLOCK_TOKENS, HEADS, head_dim),
+                                    .v_cache = rd_tensor_4d(NULL, kv, blocks, BLOCK_TOKENS, HEADS, head_dim),
+                                    .slots = rd_tensor_1d(slots, RD_DTYPE_I64, tokens)}},
             .op = &check_op_rope_kv_write};
         check_rope_kv_write_args *a = &d.args.rope_kv_write;
-        if (norm) a->rope.q_norm = a->rope.k_norm = rd_tensor_1d(weight, RD_DTYPE_BF16, head_dim);
+        if (norm) a->rope.q_norm = a->rope.k_norm = rd_tensor_1d(weight, weight_dtype, head_dim);
         if (kv == RD_DTYPE_E4M3) a->kv.k_scale = a->kv.v_scale = rd_tensor_1d(scale, RD_DTYPE_F32, HEADS);
         if (token_order)
             a->kv.k_cache.stride[1] = 1, a->kv.k_cache.stride[2] = BLOCK_TOKENS * head_dim,
@@ -331,7 +334,9 @@ void check_rope_kv_write(check_run *run) {
     static const int64_t dims[][2] = {{64, 64}, {128, 128}, {256, 64}, {80, 40}, {2, 2}, {512, 512}};
     uint64_t state = run->seed;
     for (int i = 0; i < CLI_COUNT(dims) * 8; i++)
-        rope_kv_write_case(run, &state, dims[i / 8][0], dims[i / 8][1], i);
+        rope_kv_write_case(run, &state, dims[i / 8][0], dims[i / 8][1], i, 19);
+    for (int i = 0; i < 16 && !run->small; i++) // enough for several heads a warp
+        rope_kv_write_case(run, &state, i < 8 ? 128 : 256, 64, i, 1500);
 }
 
 // ---- sample: the same token but where the draw falls within f32 rounding of a boundary -------------------------------------

@@ -176,7 +176,8 @@ static bool turns_pairs(const rdi_rope_args *a) {
 
 int32_t rdi_rope_kv_write_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
                                          rdi_launch *out) {
-    static const char *const names[3][2][2] = { // by rdk_type_code
+    static const char *const names[3][2][2] = {
+        // by rdk_type_code
         {{"rdk_rope_kv_write_sm90a_f32_d128", "rdk_rope_kv_write_sm90a_f32_d128_many"},
          {"rdk_rope_kv_write_sm90a_f32_d256", "rdk_rope_kv_write_sm90a_f32_d256_many"}},
         {{"rdk_rope_kv_write_sm90a_bf16_d128", "rdk_rope_kv_write_sm90a_bf16_d128_many"},

@@ -301,9 +301,7 @@ extern "C" __global__ void __launch_bounds__(RDK_ROW_THREADS)
     }
 }
 
-// Heads whose halves are whole pairs, turned by halves (not interleaved): a lane takes two neighbours at once, and a warp up to HEADS
-// heads of a token's q, k or v, which share the token's angles. WORDS: pairs of pairs a lane; heads of up to 128 * WORDS dims.
-// Two neighbours as they lie in memory, widened, and as a store leaves them.
+// Two neighbours as they lie in memory.
 template <int TYPE> struct head_pair {
     static constexpr int bytes = 4;
     uint32_t word;
@@ -320,6 +318,9 @@ template <> struct head_pair<RDK_F32> {
     static __device__ __forceinline__ head_pair of(float2 x) { return {x}; }
     __device__ __forceinline__ void store(char *to) const { *reinterpret_cast<float2 *>(to) = word; }
 };
+
+// Heads whose halves are whole pairs, turned by halves (not interleaved): a lane takes two neighbours at once, and a warp up to HEADS
+// heads of a token's q, k or v, which share the token's angles. WORDS: pairs of pairs a lane; heads of up to 128 * WORDS dims.
 template <int WORDS> struct head_words { // words 0 .. WORDS - 1: of first halves; up to 2 WORDS - 1: of second ones; then the rest
     template <typename F> static __device__ __forceinline__ void each(const rdk_rope_sm90a_args &args, F f) { // f(word, dim)
         int32_t lane = threadIdx.x % 32, half = args.rotary_dim / 2;
@@ -428,82 +429,62 @@ template <int TYPE, int WORDS, int HEADS> struct heads_of_token {
     }
 };
 
-// Up to HEADS heads of a token's q, k or v, which a warp has.
-struct heads_place {
-    int32_t token, head, heads; // head: the first
-    bool of_q, of_v;
-    const void *norm;
-    kv_scale scale; // of HEADS == 1
-};
 template <int TYPE, int WORDS, int HEADS>
-__device__ __forceinline__ void turn_and_write(const rdk_rope_kv_write_sm90a_args &args, const heads_place &its,
-                                               heads_of_token<TYPE, WORDS, HEADS> &run, const float *scales, bool stores) {
+__device__ __forceinline__ void rope_kv_write_pairs(const rdk_rope_kv_write_sm90a_args &args) {
+    launch_dependents();
     const rdk_rope_sm90a_args &rope = args.rope;
+    int32_t q_groups = (rope.q_heads + HEADS - 1) / HEADS, kv_groups = (args.kv.kv_heads + HEADS - 1) / HEADS;
+    int32_t at = blockIdx.x * (RDK_ROW_THREADS / 32) + threadIdx.x / 32, token = at / (q_groups + 2 * kv_groups);
+    int32_t group = at % (q_groups + 2 * kv_groups);
+    bool of_q = group < q_groups, of_v = group >= q_groups + kv_groups;
+    int32_t head = (of_q ? group : of_v ? group - q_groups - kv_groups : group - q_groups) * HEADS;
+    int32_t heads = min(HEADS, (of_q ? rope.q_heads : args.kv.kv_heads) - head);
+    uint64_t q_norm = (uint64_t)rope.q_norm, k_norm = (uint64_t)rope.k_norm, norm = of_q ? q_norm : k_norm;
+    heads_of_token<TYPE, WORDS, HEADS> run;
+    if (!of_v) run.load_constants(rope, reinterpret_cast<const void *>(norm));
+    uint64_t k_scales = (uint64_t)args.kv.k_scale, v_scales = (uint64_t)args.kv.v_scale; // integers: see head_at
+    const float *scales = reinterpret_cast<const float *>(of_v ? v_scales : of_q ? 0 : k_scales);
+    kv_scale scale;
+    if (HEADS == 1) scale = kv_scale(scales, head);
+    if (!of_v) run.take_constants(rope);
+    wait_dependencies();
+    if (token >= rope.tokens) return;
     cached_token to = {};
-    int64_t slot = its.of_q ? 0 : slot_of(args.kv, its.token); // everything is asked for before anything is waited for
-    auto scale_of = [&](int h) { return HEADS == 1 ? its.scale : kv_scale(scales, its.head + h); };
-    if (its.of_v) {
+    int64_t slot = of_q ? 0 : slot_of(args.kv, token); // everything is asked for before anything is waited for
+    if (of_v) {
         constexpr int32_t turns = (HEADS * WORDS + 1) / 2; // of up to 16 * WORDS pieces a head
         int32_t pieces = (args.kv.head_dim + 7) / 8, lane = threadIdx.x % 32;
         raw_eight v[turns];
 #pragma unroll
         for (int t = 0; t < turns; t++) {
             int32_t p = lane + t * 32;
-            if (p < its.heads * pieces) v[t] = load_v(args.kv, TYPE, its.token, its.head + p / pieces, p % pieces * 8);
+            if (p < heads * pieces) v[t] = load_v(args.kv, TYPE, token, head + p / pieces, p % pieces * 8);
         }
         if (!find_slot(args.kv, slot, to)) return;
 #pragma unroll
         for (int t = 0; t < turns; t++) {
-            int32_t p = lane + t * 32, h = p / pieces;
-            if (stores && p < its.heads * pieces) write_v(args.kv, to, its.head + h, p % pieces * 8, scale_of(h), unpack(v[t], TYPE));
+            int32_t p = lane + t * 32, h = head + p / pieces;
+            if (p < heads * pieces) write_v(args.kv, to, h, p % pieces * 8, HEADS == 1 ? scale : kv_scale(scales, h), unpack(v[t], TYPE));
         }
         return;
     }
-    int32_t position = __ldcg(rope.positions + its.token);
+    int32_t position = __ldcg(rope.positions + token);
     uint64_t q = (uint64_t)rope.q, k = (uint64_t)rope.k; // integers: see head_at
-    int64_t stride_token = its.of_q ? rope.q_stride_token : rope.k_stride_token;
-    int64_t stride_head = its.of_q ? rope.q_stride_head : rope.k_stride_head;
-    int64_t from = its.token * stride_token + its.head * stride_head;
-    void *base = reinterpret_cast<void *>(its.of_q ? q : k);
-    run.load(rope, base, from, stride_head, its.heads);
+    int64_t stride_token = of_q ? rope.q_stride_token : rope.k_stride_token;
+    int64_t stride_head = of_q ? rope.q_stride_head : rope.k_stride_head;
+    int64_t from = token * stride_token + head * stride_head;
+    void *base = reinterpret_cast<void *>(of_q ? q : k);
+    run.load(rope, base, from, stride_head, heads);
     run.angles(position);
-    if (its.of_q)
-        run.turn(rope, its.norm != nullptr, its.heads, [&](int h, int32_t d, float2 x) {
-            if (stores && (its.norm || d < rope.rotary_dim))
+    if (of_q)
+        run.turn(rope, norm != 0, heads, [&](int h, int32_t d, float2 x) {
+            if (norm || d < rope.rotary_dim)
                 head_pair<TYPE>::of(x).store(static_cast<char *>(base) + (from + h * stride_head + d) * run.elem);
         });
     else if (find_slot(args.kv, slot, to))
-        run.turn(rope, its.norm != nullptr, its.heads, [&](int h, int32_t d, float2 x) {
-            if (stores) k_place(args.kv, to, its.head + h, scale_of(h)).put_two(d, head_pair<TYPE>::of(x).wide());
+        run.turn(rope, norm != 0, heads, [&](int h, int32_t d, float2 x) {
+            k_place(args.kv, to, head + h, HEADS == 1 ? scale : kv_scale(scales, head + h)).put_two(d, head_pair<TYPE>::of(x).wide());
         });
-}
-
-// Where a warp has one head, it goes through everything once before the edge and stores nothing: behind the edge the instructions
-// are at hand, which a step's weights may have driven out of the caches since the last layer.
-template <int TYPE, int WORDS, int HEADS, int FIRST = HEADS != 1>
-__device__ __forceinline__ void rope_kv_write_pairs(const rdk_rope_kv_write_sm90a_args &args) {
-    launch_dependents();
-    const rdk_rope_sm90a_args &rope = args.rope;
-    int32_t q_groups = (rope.q_heads + HEADS - 1) / HEADS, kv_groups = (args.kv.kv_heads + HEADS - 1) / HEADS;
-    int32_t at = blockIdx.x * (RDK_ROW_THREADS / 32) + threadIdx.x / 32, group = at % (q_groups + 2 * kv_groups);
-    heads_place its;
-    its.token = at / (q_groups + 2 * kv_groups);
-    its.of_q = group < q_groups, its.of_v = group >= q_groups + kv_groups;
-    its.head = (its.of_q ? group : its.of_v ? group - q_groups - kv_groups : group - q_groups) * HEADS;
-    its.heads = min(HEADS, (its.of_q ? rope.q_heads : args.kv.kv_heads) - its.head);
-    uint64_t q_norm = (uint64_t)rope.q_norm, k_norm = (uint64_t)rope.k_norm; // integers: see head_at
-    its.norm = reinterpret_cast<const void *>(its.of_q ? q_norm : k_norm);
-    heads_of_token<TYPE, WORDS, HEADS> run;
-    if (!its.of_v) run.load_constants(rope, its.norm);
-    uint64_t k_scales = (uint64_t)args.kv.k_scale, v_scales = (uint64_t)args.kv.v_scale;
-    const float *scales = reinterpret_cast<const float *>(its.of_v ? v_scales : its.of_q ? 0 : k_scales);
-    if (HEADS == 1) its.scale = kv_scale(scales, its.head);
-    if (!its.of_v) run.take_constants(rope);
-#pragma unroll 1
-    for (int turn = FIRST; turn < 2; turn++) {
-        if (turn) wait_dependencies();
-        if (its.token < rope.tokens) turn_and_write(args, its, run, scales, turn != 0);
-    }
 }
 
 #define PAIR_KERNELS(type_, type_code_)                                                                                  \
@@ -519,7 +500,3 @@ __device__ __forceinline__ void rope_kv_write_pairs(const rdk_rope_kv_write_sm90
 PAIR_KERNELS(f32, RDK_F32)
 PAIR_KERNELS(bf16, RDK_BF16)
 PAIR_KERNELS(f16, RDK_F16)
-extern "C" __global__ void __launch_bounds__(RDK_ROW_THREADS)
-rdk_rope_kv_write_sm90a_f32_d128_cold(const __grid_constant__ rdk_rope_kv_write_sm90a_args args) {
-    rope_kv_write_pairs<RDK_F32, 1, 1, 1>(args);
-}

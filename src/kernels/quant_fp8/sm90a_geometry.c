@@ -58,7 +58,8 @@ int32_t rdi_quant_norm_sm90a_geometry(const void *args, void *ws, const rd_devic
     const rdi_quant_args *a = args;
     if (!types_fit(a)) return 0;
     rdk_quant_sm90a_args kernel = kernel_args(a);
-    static const char *const names[3][2][2] = { // by rdk_type_code
+    static const char *const names[3][2][2] = {
+        // by rdk_type_code
         {{"rdk_quant_fp8_norm_sm90a_f32", "rdk_quant_fp8_norm_sm90a_f32_cluster"},
          {"rdk_quant_fp8_norm_sm90a_f32_add", "rdk_quant_fp8_norm_sm90a_f32_add_cluster"}},
         {{"rdk_quant_fp8_norm_sm90a_bf16", "rdk_quant_fp8_norm_sm90a_bf16_cluster"},
