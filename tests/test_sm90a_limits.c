@@ -179,7 +179,8 @@ static void test_words_of_a_refusal(void **state) {
     (void)state;
     rdi_launch out[RDI_MAX_LAUNCHES];
     for (int64_t over = 0; over < 2; over++) {
-        const rdi_act_mul_args act = {.m = 1, .k = 64, .x_dtype = RD_DTYPE_BF16, .y_dtype = RD_DTYPE_BF16};
+        const rdi_act_mul_args act = {
+            .m = 65535 + over, .k = 64, .x_dtype = RD_DTYPE_BF16, .y_dtype = RD_DTYPE_BF16};
         assert_int_equal(rdi_act_mul_sm90a_geometry(&act, NULL, &h200, out), !over);
     }
     assert_string_equal(rd_error_text(),
