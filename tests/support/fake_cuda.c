@@ -2,7 +2,7 @@
 // A CUDA driver with nothing behind it, for the host logic of the backend: memory is the host's, launches are counted, handles are
 // numbers. Every call is written to a log, and the n-th from now can be made to fail, alone or with all that come after it, as
 // after a kernel's fault. Counts of what is open show leaks: what a failing release was asked to give back counts as given.
-// FAKE_CUDA=none, old, sm80 or broken is what a command's process sees.
+// FAKE_CUDA=none, old, sm80, idle (no multiprocessors) or broken is what a command's process sees.
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -11,8 +11,9 @@
 enum { LOG_ENTRIES = 4096, ALLOCATIONS = 256, CONTEXT = 77 };
 static void *allocation[ALLOCATIONS];
 static const char *log_names[LOG_ENTRIES];
-static int log_count, call_count, fail_at, fail_with, sticky,
-    major = 9, driver = 13000, device_count = 1, init_error, shared_of_launch, dependent_of_launch;
+static int log_count, call_count, fail_at, fail_with, sticky, major = 9, driver = 13000, device_count = 1,
+                                                              processors = 132, init_error, shared_of_launch,
+                                                              dependent_of_launch;
 static int launches;
 static int open_memory, open_streams, open_events, open_modules, open_graphs, open_contexts, context_depth;
 static void *current; // of a host program
@@ -52,6 +53,7 @@ __attribute__((constructor)) static void read_mode(void) {
     if (!strcmp(mode, "none")) device_count = 0;
     if (!strcmp(mode, "old")) driver = 11080;
     if (!strcmp(mode, "sm80")) major = 8;
+    if (!strcmp(mode, "idle")) processors = 0;
     if (!strcmp(mode, "broken")) init_error = 999;
 }
 const char *fake_cuda_call(int index) { // "": more than the log holds
@@ -149,7 +151,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
     (void)device;
     ENTER;
     *value = attribute == 13   ? 1980000
-             : attribute == 16 ? 132
+             : attribute == 16 ? processors
              : attribute == 36 ? 3201000
              : attribute == 37 ? 6144
              : attribute == 38 ? 50 << 20

@@ -189,9 +189,7 @@ __device__ __forceinline__ void write_cache(void *cache, int type, int64_t at, i
     }
 }
 
-struct cached_token { // where a token goes
-    int64_t block, in_block;
-};
+struct cached_token { int64_t block, in_block; }; // where a token goes
 
 __device__ __forceinline__ int64_t slot_of(const rdk_kv_write_sm90a_args &args, int64_t token) {
     return __ldcg(reinterpret_cast<const long long *>(args.slots) + token);
@@ -434,8 +432,8 @@ __device__ __forceinline__ void rope_kv_write_pairs(const rdk_rope_kv_write_sm90
     launch_dependents();
     const rdk_rope_sm90a_args &rope = args.rope;
     int32_t q_groups = (rope.q_heads + HEADS - 1) / HEADS, kv_groups = (args.kv.kv_heads + HEADS - 1) / HEADS;
-    int32_t at = blockIdx.x * (RDK_ROW_THREADS / 32) + threadIdx.x / 32, token = at / (q_groups + 2 * kv_groups);
-    int32_t group = at % (q_groups + 2 * kv_groups);
+    int32_t at = blockIdx.x * (RDK_ROW_THREADS / 32) + threadIdx.x / 32, group = at % (q_groups + 2 * kv_groups);
+    int32_t token = at / (q_groups + 2 * kv_groups);
     bool of_q = group < q_groups, of_v = group >= q_groups + kv_groups;
     int32_t head = (of_q ? group : of_v ? group - q_groups - kv_groups : group - q_groups) * HEADS;
     int32_t heads = min(HEADS, (of_q ? rope.q_heads : args.kv.kv_heads) - head);
@@ -444,8 +442,7 @@ __device__ __forceinline__ void rope_kv_write_pairs(const rdk_rope_kv_write_sm90
     if (!of_v) run.load_constants(rope, reinterpret_cast<const void *>(norm));
     uint64_t k_scales = (uint64_t)args.kv.k_scale, v_scales = (uint64_t)args.kv.v_scale; // integers: see head_at
     const float *scales = reinterpret_cast<const float *>(of_v ? v_scales : of_q ? 0 : k_scales);
-    kv_scale scale;
-    if (HEADS == 1) scale = kv_scale(scales, head);
+    const kv_scale scale = HEADS == 1 ? kv_scale(scales, head) : kv_scale();
     if (!of_v) run.take_constants(rope);
     wait_dependencies();
     if (token >= rope.tokens) return;

@@ -41,7 +41,8 @@ static bool types_fit(const rdi_quant_args *a) {
 
 int32_t rdi_quant_sm90a_geometry(const void *args, void *ws, const rd_device_info *device, rdi_launch *out) {
     const rdi_quant_args *a = args;
-    if (!types_fit(a)) return 0;
+    if (!types_fit(a) || !rdi_launch_takes_count("quant_fp8", "k", a->k, 65535 * RDK_QUANT_THREADS * 8))
+        return 0;
     rdk_quant_sm90a_args kernel = kernel_args(a);
     (void)ws;
     bool many = a->m >= device->compute_units; // enough for every multiprocessor
