@@ -337,15 +337,16 @@ void check_rope_kv_write(check_run *run) {
 
 // ---- sample: the same token but where the draw falls within f32 rounding of a boundary -------------------------------------
 
-// Every mix of the settings comes around in 32 rows. ties: logits are 0 and +-2 but for a few, and the temperature is high, so that a
-// draw and the bound of a small top_k fall among many equal tokens, thousands in a large vocabulary; every mix of the rest in 8 rows.
+// Every mix of the settings comes around in 32 rows; fewer rows have the highest temperature, and every mix of the rest comes around in
+// eight. ties: logits are 0 and +-2 but for a few, so that draws and the bound of a small top_k fall among many equal tokens, with
+// thousands of them in a large vocabulary.
 static void sample_case(check_run *run, uint64_t *state, int64_t vocab, int64_t rows, bool ties) {
     float *logits = check_values(state, RD_DTYPE_F32, rows * vocab, ties ? 1 : 3);
     rd_sample_row *settings = calloc((size_t)rows, sizeof *settings);
     if (have(run, logits, settings, logits, settings)) {
         for (int64_t i = 0; i < rows * vocab && ties; i++) logits[i] = 2 * roundf(logits[i] / 2);
         for (int64_t r = 0; r < rows; r++) {
-            const int64_t mix = ties ? r * 4 + 3 : r;
+            const int64_t mix = rows < 32 ? r * 4 + 3 : r;
             settings[r] = (rd_sample_row){.temperature = (float)(mix % 4) * 0.5f,
                                           .top_p = mix & 4 ? 0.9f : 1,
                                           .min_p = mix & 8 ? 0.05f : 0,
@@ -373,8 +374,8 @@ void check_sample(check_run *run) {
         bool ties;
     } whole[] = {{1, 1000, false},   {17, 1000, false},  {1000, 1000, false},
                  {49152, 40, false}, {1000, 1000, true}, {49152, 40, true}},
-      small[] = {{1, 32, false},     {17, 32, false}, {1000, 32, false},
-                 {20000, 32, false}, {1000, 8, true}, {16384, 8, true}};
+      small[] = {{1, 8, false},     {17, 8, false},  {1000, 32, false},
+                 {20000, 8, false}, {1000, 8, true}, {16384, 8, true}};
     const bool few = run->small && !run->full;
     const struct grid *grid = few ? small : whole;
     uint64_t state = run->seed;
