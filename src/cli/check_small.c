@@ -288,15 +288,15 @@ void check_kv_write(check_run *run) {
 
 // ---- rope_kv_write: few shapes, because the halves have their own ----------------------------------------------------------
 
-enum { FEW_TOKENS = 19, MANY_TOKENS = 1411 };
 static void rope_kv_write_case(check_run *run, uint64_t *state, int64_t head_dim, int64_t rotary, rd_dtype x,
-                               int tokens, int i) {
-    enum { Q_HEADS = 6, HEADS = 3, BLOCK_TOKENS = 32 };
-    const int blocks = tokens == FEW_TOKENS ? 5 : 45; // no number of slots that the stride of 7 divides
+                               int i, int32_t tokens) {
+    enum { MOST_TOKENS = 1500, Q_HEADS = 6, HEADS = 3, BLOCK_TOKENS = 32 };
+    const int64_t blocks = tokens / BLOCK_TOKENS + 5;
     const rd_dtype kv = i >> 1 & 1 ? RD_DTYPE_E4M3 : RD_DTYPE_BF16;
+    const rd_dtype weight_dtype = i >> 1 & 1 ? x : RD_DTYPE_BF16;
     const bool token_order = i >> 2 & 1, norm = i % 3 == 1, interleaved = i % 5 == 2;
-    int32_t positions[MANY_TOKENS];
-    int64_t slots[MANY_TOKENS];
+    int32_t positions[MOST_TOKENS];
+    int64_t slots[MOST_TOKENS];
     float inv_freq[256], scale[HEADS] = {0.02f, 1.0f, 0.5f};
     for (int t = 0; t < tokens; t++) {
         positions[t] = (int32_t)(check_random(state) % 131072);
@@ -306,7 +306,7 @@ static void rope_kv_write_case(check_run *run, uint64_t *state, int64_t head_dim
     void *q = check_values(state, x, tokens * Q_HEADS * head_dim, 1),
          *k = check_values(state, x, tokens * HEADS * head_dim, 1),
          *v = check_values(state, x, tokens * HEADS * head_dim, 1),
-         *weight = check_values(state, RD_DTYPE_BF16, head_dim, 1);
+         *weight = check_values(state, weight_dtype, head_dim, 1);
     if (have(run, q, k, v, weight)) {
         small_data d = {
             .args.rope_kv_write = {{.struct_size = sizeof(rd_rope_args),
@@ -322,7 +322,7 @@ static void rope_kv_write_case(check_run *run, uint64_t *state, int64_t head_dim
                                     .slots = rd_tensor_1d(slots, RD_DTYPE_I64, tokens)}},
             .op = &check_op_rope_kv_write};
         check_rope_kv_write_args *a = &d.args.rope_kv_write;
-        if (norm) a->rope.q_norm = a->rope.k_norm = rd_tensor_1d(weight, RD_DTYPE_BF16, head_dim);
+        if (norm) a->rope.q_norm = a->rope.k_norm = rd_tensor_1d(weight, weight_dtype, head_dim);
         if (kv == RD_DTYPE_E4M3) a->kv.k_scale = a->kv.v_scale = rd_tensor_1d(scale, RD_DTYPE_F32, HEADS);
         if (token_order)
             a->kv.k_cache.stride[1] = 1, a->kv.k_cache.stride[2] = BLOCK_TOKENS * head_dim,
@@ -350,12 +350,13 @@ void check_rope_kv_write(check_run *run) {
     static const int64_t dims[][2] = {{64, 64}, {128, 128}, {256, 64}, {80, 40}, {2, 2}, {512, 512}};
     uint64_t state = run->seed;
     for (int i = 0; i < CLI_COUNT(dims) * 8; i++)
-        rope_kv_write_case(run, &state, dims[i / 8][0], dims[i / 8][1], types[i & 1], FEW_TOKENS, i);
-    // Each 16-bit type and head size: few tokens, and so many that a warp of a card takes several heads.
-    for (int i = 0; i < 8 && (run->on_card || run->full); i++)
-        rope_kv_write_case(run, &state, dims[1 + (i & 1)][0], dims[1 + (i & 1)][1],
-                           i & 2 ? RD_DTYPE_F16 : RD_DTYPE_BF16, i & 4 ? MANY_TOKENS : FEW_TOKENS,
-                           i & 1 ? 1 : 3); // neox, K by dim
+        rope_kv_write_case(run, &state, dims[i / 8][0], dims[i / 8][1], types[i & 1], i, 19);
+    for (int i = 0; i < 16 && !run->small; i++) // enough for several heads a warp
+        rope_kv_write_case(run, &state, i < 8 ? 128 : 256, 64, types[i & 1], i, 1500);
+    // Each type that a card has kernels for, by head size, with few tokens and many; neox, K by dim.
+    static const rd_dtype all[] = {RD_DTYPE_BF16, RD_DTYPE_F16, RD_DTYPE_F32};
+    for (int i = 0; i < 2 * 2 * CLI_COUNT(all) && (run->on_card || run->full); i++)
+        rope_kv_write_case(run, &state, i & 1 ? 256 : 128, 64, all[i / 4], i & 1 ? 1 : 3, i & 2 ? 1500 : 19);
 }
 
 // ---- sample: the same token but where the draw falls within f32 rounding of a boundary -------------------------------------

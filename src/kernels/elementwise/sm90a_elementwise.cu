@@ -19,7 +19,7 @@ template <int TYPE, int PIECES>
 __device__ __forceinline__ void store_vectors(const rdk_rmsnorm_sm90a_args &args, const row_pieces<PIECES> &p) {
 #pragma unroll
     for (int t = 0; t < PIECES; t++)
-        if (p.count[t]) *const_cast<uint4 *>(vectors_of(args.y, (int64_t)p.row[t] * args.y_stride + p.at[t])) = pack_vector<TYPE>(p.e[t]);
+        if (p.count[t]) row_vector<TYPE>::of(p.e[t]).store(row_vector<TYPE>::at(args.y, (int64_t)p.row[t] * args.y_stride + p.at[t]));
 }
 template <int TYPE, bool RESIDUAL> __device__ __forceinline__ void rmsnorm_vectors(const rdk_rmsnorm_sm90a_args &args) {
     launch_dependents();
