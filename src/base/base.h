@@ -41,6 +41,11 @@ static inline bool rdi_mul_overflow(int64_t a, int64_t b, int64_t *out) {
 static inline bool rdi_add_overflow(int64_t a, int64_t b, int64_t *out) {
     return __builtin_add_overflow(a, b, out);
 }
+// Of sizes, >= 0: INT64_MAX where the product does not fit, which no memory and no launch has room for.
+static inline int64_t rdi_mul_capped(int64_t a, int64_t b) {
+    int64_t product;
+    return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
 static inline int64_t rdi_ceil_div(int64_t a, int64_t b) {
     return (a + b - 1) / b;
 }

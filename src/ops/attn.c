@@ -195,10 +195,10 @@ static rd_status check_bounds(const char *op, const rdi_attn_args *a) {
     if (a->max_q_len < 1 || a->max_q_len > a->tokens)
         return rdi_fail(RD_E_INVALID, "%s: max_q_len=%lld, a card needs 1..%lld: it bounds every q_len", op,
                         (long long)a->max_q_len, (long long)a->tokens);
-    if (a->max_blocks * a->block_tokens > INT32_MAX) // kernels count keys in 32 bits
+    if (a->max_blocks * a->block_tokens > RDI_CARD_EXTENT_MAX)
         return rdi_fail(RD_E_INVALID,
                         "%s: block_table: shape[1]=%lld blocks of %lld tokens, a card takes up to %d tokens",
-                        op, (long long)a->max_blocks, (long long)a->block_tokens, INT32_MAX);
+                        op, (long long)a->max_blocks, (long long)a->block_tokens, RDI_CARD_EXTENT_MAX);
     if (a->max_kv_len < 1 || a->max_kv_len > a->max_blocks * a->block_tokens)
         return rdi_fail(RD_E_INVALID, "%s: max_kv_len=%lld, needs 1..%lld (%lld blocks of %lld tokens)", op,
                         (long long)a->max_kv_len, (long long)(a->max_blocks * a->block_tokens),

@@ -4,6 +4,15 @@
 #include "ops/ctx.h"
 #include "ops/plan.h"
 
+// The longest axis that kernels of a card can count.
+static rd_status check_extents(const char *op, const rdi_operand *operand) {
+    for (int32_t axis = 0; axis < operand->tensor->rank && axis < RD_MAX_RANK; axis++)
+        if (operand->tensor->shape[axis] > RDI_CARD_EXTENT_MAX)
+            return rdi_fail(RD_E_INVALID, "%s: %s: shape[%d]=%lld, a card takes up to %d", op, operand->field,
+                            axis, (long long)operand->tensor->shape[axis], RDI_CARD_EXTENT_MAX);
+    return RD_OK;
+}
+
 bool rdi_plan_on_host(const rd_plan *plan) {
     return rdi_plan_ctx(plan)->device->backend == RDI_BACKEND_CPU;
 }
@@ -14,7 +23,9 @@ rd_status rdi_check_places(const rd_plan *plan, const rdi_operand *operands, siz
     // A plan of a fixture runs nothing: rdi_row_launch says so, whatever the operands.
     for (size_t i = 0; i < count && !device->info.is_fixture; i++) {
         const rd_tensor *tensor = operands[i].tensor;
-        if (!tensor->data || tensor->device == needed) continue;
+        if (!tensor->data) continue;
+        if (device->card) RDI_TRY(check_extents(rdi_plan_op(plan), &operands[i]));
+        if (tensor->device == needed) continue;
         return rdi_fail(RD_E_INVALID, "%s: %s: device=%d, needs %d (%s)", rdi_plan_op(plan),
                         operands[i].field, tensor->device, needed,
                         device->card ? device->card->name : "host memory");

@@ -39,7 +39,11 @@ typedef struct rdi_launch {
     _Alignas(64) unsigned char args[RDI_LAUNCH_ARG_BYTES];
 } rdi_launch;
 
-// args: the family's args struct, pointers of the device. Returns how many launches of `out` are filled, 1 to
+// A card's kernels count rows and elements in 32 bits, and round them up to whole tiles: the longest axis of an operand.
+enum { RDI_CARD_EXTENT_MAX = INT32_MAX - 4095 };
+
+// args: the family's args struct, pointers of the device, no axis longer than RDI_CARD_EXTENT_MAX (src/ops has looked). device: has
+// at least one compute unit (a card without is not opened). Returns how many launches of `out` are filled, 1 to
 // RDI_MAX_LAUNCHES, in stream order; 0, with the error text set, when an operand's strides or place do not fit.
 typedef int32_t (*rdi_geometry_fn)(const void *args, void *ws, const rd_device_info *device, rdi_launch *out);
 
@@ -63,6 +67,14 @@ static inline bool rdi_launch_takes_type(const char *op, const char *field, rd_d
     if (dtype == RD_DTYPE_F32 || dtype == RD_DTYPE_BF16 || dtype == RD_DTYPE_F16) return true;
     rdi_fail(RD_E_INVALID, "%s: %s: dtype=%s, a card needs one of: bf16 fp16 fp32", op, field,
              rd_dtype_name(dtype));
+    return false;
+}
+
+// For geometries: what the grid of a launch, or a 32-bit count in its kernels, has no room for. False, with the error text set.
+static inline bool rdi_launch_takes_count(const char *op, const char *field, int64_t seen, int64_t most) {
+    if (seen <= most) return true;
+    rdi_fail(RD_E_INVALID, "%s: %s=%lld, a launch on this card takes up to %lld", op, field, (long long)seen,
+             (long long)most);
     return false;
 }
 

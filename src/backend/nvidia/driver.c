@@ -282,8 +282,19 @@ static int encode_map(const cuda_library *cuda, const rdi_tensor_map *map, void 
                                         map->stride_bytes + 1, map->box, steps, 0, swizzle, 0, 0);
 }
 
+// Axes of a grid (CUDA programming guide, technical specifications): the driver's own text names neither axis nor kernel.
+static rd_status check_grid(const rdi_card *card, const rdi_launch *launch) {
+    static const uint32_t most[3] = {INT32_MAX, 65535, 65535};
+    for (int i = 0; i < 3; i++)
+        if (launch->grid[i] < 1 || launch->grid[i] > most[i])
+            return rdi_fail(RD_E_LIMIT, "%s: %s: grid[%d]=%u, needs 1 to %u", card->name, launch->kernel, i,
+                            launch->grid[i], most[i]);
+    return RD_OK;
+}
+
 static rd_status launch(rdi_card *card, void *kernel, const rdi_launch *launch, void *stream) {
     cuda_card *at = cuda_of(card);
+    RDI_TRY(check_grid(card, launch));
     _Alignas(64) unsigned char args[RDI_LAUNCH_ARG_BYTES];
     memcpy(args, launch->args, launch->args_bytes);
     cuda_launch_attribute dependent = {.id = CUDA_LAUNCH_PROGRAMMATIC_SERIALIZATION, .value.programmatic = 1};

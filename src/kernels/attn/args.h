@@ -32,4 +32,10 @@ typedef struct rdi_attn_args {
     int64_t max_q_len, max_kv_len;
 } rdi_attn_args;
 
+// Keys that the longest sequence can have.
+static inline int64_t rdi_attn_keys_bound(const rdi_attn_args *a) {
+    int64_t tables = a->max_blocks * a->block_tokens;
+    return a->max_kv_len > 0 && a->max_kv_len < tables ? a->max_kv_len : tables;
+}
+
 #endif // RDI_ATTN_ARGS_H

@@ -22,12 +22,10 @@ static void cut_rows(decode_shape *s) {
 }
 
 static decode_shape shape_of(const rdi_attn_args *a) {
-    int64_t bound = a->max_blocks * a->block_tokens;
-    if (a->max_kv_len > 0 && a->max_kv_len < bound) bound = a->max_kv_len;
     decode_shape s = {.group = (int32_t)(a->q_heads / a->kv_heads),
-                      .chunks = rdk_attn_chunk_count((int32_t)bound),
+                      .chunks = rdk_attn_chunk_count((int32_t)rdi_attn_keys_bound(a)),
                       .fp8 = a->kv_dtype == RD_DTYPE_E4M3};
-    s.max_rows = (int32_t)a->max_q_len * s.group;
+    s.max_rows = (int32_t)rdi_min(a->max_q_len * s.group, INT32_MAX);
     s.dims = a->head_dim <= 64 ? 64 : a->head_dim <= 128 ? 128 : a->head_dim <= 256 ? 256 : 512;
     if (s.chunks < 1) s.chunks = 1;
     cut_rows(&s);
@@ -40,13 +38,14 @@ static decode_shape shape_of(const rdi_attn_args *a) {
 
 // One partial result a sequence, KV head, chunk and row: sums first, then the pairs of largest logit and weight.
 static int64_t partial_count(const rdi_attn_args *a, const decode_shape *s) {
-    return a->seqs * a->kv_heads * s->chunks * s->max_rows;
+    return rdi_mul_capped(rdi_mul_capped(a->seqs * a->kv_heads, s->chunks), s->max_rows);
 }
 size_t rdi_attn_decode_sm90a_ws(const void *args, int32_t units) {
     const rdi_attn_args *a = args;
     decode_shape s = shape_of(a);
     (void)units;
-    return (size_t)partial_count(a, &s) * ((size_t)a->head_dim * (s.fp8 ? 2 : 4) + 2 * sizeof(float));
+    return (size_t)rdi_mul_capped(partial_count(a, &s),
+                                  a->head_dim * (s.fp8 ? 2 : 4) + 2 * (int64_t)sizeof(float));
 }
 
 static const char *decode_kernel(const decode_shape *s) {
@@ -67,8 +66,11 @@ static const char *decode_kernel(const decode_shape *s) {
 }
 
 static bool pieces_aligned(const void *data, int64_t block, int64_t token, int64_t head, int64_t elem) {
-    return (uintptr_t)data % 16 == 0 && block * elem % 16 == 0 && token * elem % 16 == 0 &&
-           head * elem % 16 == 0;
+    const int64_t strides[3] = {block * elem, token * elem, head * elem};
+    bool fit = (uintptr_t)data % 16 == 0;
+    for (int i = 0; i < 3; i++)
+        fit = fit && strides[i] % 16 == 0 && strides[i] < (int64_t)1 << 40; // what a map can say
+    return fit;
 }
 
 static rdk_attn_sm90a_args kernel_args(const rdi_attn_args *a, const decode_shape *s) {
@@ -139,10 +141,25 @@ static void describe_cache(const rdi_attn_args *a, rdk_attn_sm90a_args *kernel, 
         };
 }
 
+// Axes of the merge's launch, and what the kernels count in 32 bits: rows of a KV head, steps of keys of all heads.
+static bool counts_fit(const rdi_attn_args *a, const decode_shape *s, int64_t slices) {
+    int64_t steps = rdi_ceil_div(rdi_attn_keys_bound(a), RDK_ATTN_STEP_KEYS);
+    return rdi_launch_takes_count("attn_decode", "kv_lens: shape[0]", a->seqs, 65535) &&
+           rdi_launch_takes_count("attn_decode", "max_q_len", a->max_q_len, 65535) &&
+           rdi_launch_takes_count("attn_decode", "q: shape[1]", a->q_heads, RDI_CARD_EXTENT_MAX / slices) &&
+           rdi_launch_takes_count("attn_decode", "q: rows of a KV head", a->max_q_len * s->group,
+                                  RDI_CARD_EXTENT_MAX) &&
+           rdi_launch_takes_count("attn_decode", "max_kv_len: steps of 64 keys of all sequences and heads",
+                                  rdi_mul_capped(rdi_mul_capped(a->seqs * a->kv_heads, steps), s->row_blocks),
+                                  RDI_CARD_EXTENT_MAX);
+}
+
 int32_t rdi_attn_decode_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
                                        rdi_launch *out) {
     const rdi_attn_args *a = args;
     decode_shape s = shape_of(a);
+    int64_t slices = rdi_ceil_div(a->head_dim, RDK_ATTN_MERGE_LANES * (s.fp8 ? 8 : 4));
+    if (!counts_fit(a, &s, slices)) return 0;
     rdk_attn_sm90a_args kernel = kernel_args(a, &s);
     kernel.sums = RDK_ADDR(ws);
     kernel.tops = RDK_ADDR(ws) + (uint64_t)partial_count(a, &s) * (uint64_t)a->head_dim * (s.fp8 ? 2 : 4);
@@ -154,10 +171,9 @@ int32_t rdi_attn_decode_sm90a_geometry(const void *args, void *ws, const rd_devi
     out[0].map_count = maps;
     out[0].shared_bytes = (uint32_t)(s.teams * rdk_attn_team_bytes(s.dims, s.fp8, s.rows, s.slots));
     out[0].dependent = true;
-    uint32_t slices = (uint32_t)rdi_ceil_div(a->head_dim, RDK_ATTN_MERGE_LANES * (s.fp8 ? 8 : 4));
     rdi_launch_fill(
         &out[1], s.fp8 ? "rdk_attn_decode_sm90a_merge_fp8" : "rdk_attn_decode_sm90a_merge_bf16",
-        (const uint32_t[3]){(uint32_t)a->q_heads * slices, (uint32_t)a->max_q_len, (uint32_t)a->seqs},
+        (const uint32_t[3]){(uint32_t)(a->q_heads * slices), (uint32_t)a->max_q_len, (uint32_t)a->seqs},
         RDK_ATTN_MERGE_GROUPS * RDK_ATTN_MERGE_LANES, &kernel, sizeof kernel);
     out[1].dependent = true;
     return 2;

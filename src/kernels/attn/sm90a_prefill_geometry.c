@@ -11,11 +11,12 @@
 // Keys and values of the heads that are worked on side by side should stay in the second-level cache (50 MB on H100, 60 on H200, of
 // which a half is near), since every row tile of a head reads them again.
 enum { CACHE_BYTES = 32 << 20 };
+#define STRIDE_BYTES_END ((int64_t)1 << 40) // of a tensor map (cuTensorMapEncodeTiled)
 
 static bool multiple_of_16(const char *field, const char *what, int64_t bytes) {
-    if (bytes % 16 == 0 && bytes >= 0) return true;
-    rdi_fail(RD_E_INVALID, "attn_prefill: %s: %s of %lld bytes, needs a multiple of 16", field, what,
-             (long long)bytes);
+    if (bytes % 16 == 0 && bytes >= 0 && bytes < STRIDE_BYTES_END) return true;
+    rdi_fail(RD_E_INVALID, "attn_prefill: %s: %s of %lld bytes, needs a multiple of 16 below 2^40", field,
+             what, (long long)bytes);
     return false;
 }
 static bool rows_fit(const char *field, const void *data, int64_t stride_token, int64_t stride_head,
@@ -43,9 +44,9 @@ static bool cache_fits(const rdi_attn_args *a, const cache *c) {
         rdi_fail(RD_E_INVALID,
                  "attn_prefill: %s: block stride %lld, needs a multiple of the token stride %lld", c->field,
                  (long long)c->block, (long long)c->token);
-    else if (a->blocks * rows > INT32_MAX)
+    else if (rdi_mul_capped(a->blocks, rows) > INT32_MAX)
         rdi_fail(RD_E_INVALID, "attn_prefill: %s: %lld rows, a copy reaches %d", c->field,
-                 (long long)(a->blocks * rows), INT32_MAX);
+                 (long long)rdi_mul_capped(a->blocks, rows), INT32_MAX);
     else
         return rows_fit(c->field, c->data, c->token, a->kv_heads > 1 ? c->head : 0, a->kv_dtype);
     return false;
@@ -130,11 +131,10 @@ typedef struct prefill_cut {
 // 512 keys beside its own (one H200, head 128: 51 us for 16 tiles of 128 keys, 76 for 32).
 enum { CHUNK_COST_KEYS = 512, ROUNDS_MAX = 4 };
 static prefill_cut cut_of(const rdi_attn_args *a, int32_t processors) {
-    int64_t rows = a->tokens * (a->q_heads / a->kv_heads), bound = a->max_blocks * a->block_tokens;
-    if (a->max_kv_len > 0 && a->max_kv_len < bound) bound = a->max_kv_len;
+    int64_t rows = a->tokens * (a->q_heads / a->kv_heads), bound = rdi_attn_keys_bound(a);
     // The most row tiles that so many rows of so many sequences can take.
     int64_t each = rdk_prefill_rows((int)a->head_dim), tiles = (rows + (each - 1) * a->seqs) / each;
-    prefill_cut cut = {.units = tiles * a->kv_heads, .rows = rows, .chunks = 1};
+    prefill_cut cut = {.units = rdi_mul_capped(tiles, a->kv_heads), .rows = rows, .chunks = 1};
     if (cut.units > processors || bound <= RDK_PREFILL_CHUNK_KEYS_MIN) return cut;
     cut.most =
         (int32_t)rdi_min(RDK_PREFILL_CHUNKS_MAX, ROUNDS_MAX * (int64_t)processors / rdi_max(cut.units, 1));
@@ -163,6 +163,14 @@ size_t rdi_attn_prefill_sm90a_ws(const void *args, int32_t units) {
     return (size_t)(COUNTER_BYTES + part_bytes(a, &cut, cut.most, a->head_dim + 2));
 }
 
+// What the kernels count in 32 bits, and the second axis of the launch that adds up.
+static bool counts_fit(const rdi_attn_args *a, const prefill_cut *cut) {
+    return rdi_launch_takes_count("attn_prefill", "q: rows of a KV head", cut->rows, RDI_CARD_EXTENT_MAX) &&
+           rdi_launch_takes_count("attn_prefill", "q: row tiles of all KV heads", cut->units,
+                                  RDI_CARD_EXTENT_MAX) &&
+           rdi_launch_takes_count("attn_prefill", "k_cache: shape[2]", a->kv_heads, 65535);
+}
+
 int32_t rdi_attn_prefill_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
                                         rdi_launch *out) {
     const rdi_attn_args *a = args;
@@ -177,6 +185,7 @@ int32_t rdi_attn_prefill_sm90a_geometry(const void *args, void *ws, const rd_dev
     int32_t dims = (int32_t)a->head_dim, launches = 0;
     bool fp8 = a->kv_dtype == RD_DTYPE_E4M3;
     prefill_cut cut = cut_of(a, device->compute_units);
+    if (!counts_fit(a, &cut)) return 0;
     rdk_attn_prefill_sm90a_args kernel = kernel_args(a, rdk_prefill_keys(dims));
     kernel.chunks = cut.chunks;
     kernel.chunk_keys = cut.chunk_keys;

@@ -46,6 +46,7 @@ int32_t rdi_gemm_bf16_step_sm90a(const void *args, void *ws, const rd_device_inf
     while (8 << index < plan.columns) index++;
     int32_t count = rdi_gemm_skinny_launches(a, ws, &plan, names[plan.rows == 128][index],
                                              "rdk_gemm_bf16_step_sm90a_split", out);
+    if (!count) return 0;
     rdi_launch *gemm = &out[count - 1];
     if (holds_columns(a, &plan) && gemm->map_count == 2) {
         gemm->kernel = "rdk_gemm_bf16_step_sm90a_c64_held";

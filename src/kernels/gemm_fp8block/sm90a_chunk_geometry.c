@@ -5,12 +5,13 @@
 #include "kernels/gemm_fp8block/sm90a_geometry.h"
 #include "kernels/rows.h"
 
+#include <math.h>
 #include <stddef.h>
 
 typedef struct chunk_plan {
     rdi_sm90a_pairs pairs;
     const char *kernel;
-    int64_t cycles; // estimate, decides between plans
+    double cycles; // estimate, decides between plans; exact below 2^53, far beyond any call that ends
 } chunk_plan;
 
 typedef struct chunk_tile {
@@ -46,21 +47,22 @@ static chunk_plan plan_tile(const rdi_gemm_args *a, const chunk_tile *tile, bool
                   .units_n = pair_m ? tiles_n : rdi_ceil_div(tiles_n, 2),
                   .group = pair_m ? 8 : 16}}; // 66 units of 256 x 160 or 128 x 320 make about a square
     int64_t units = p.pairs.units_m * p.pairs.units_n, rest = units % pairs;
-    int64_t whole = k_blocks * tile->block_cycles + tile->tile_cycles;
+    double whole = (double)(k_blocks * tile->block_cycles + tile->tile_cycles);
     if (cut == 0 || rest == 0) {
-        p.cycles = rdi_ceil_div(units, pairs) * whole;
+        p.cycles = (double)rdi_ceil_div(units, pairs) * whole;
         return p;
     }
     p.pairs.line_units = cut == 2 && units > pairs ? rest + pairs : rest;
     int64_t line = p.pairs.line_units * k_blocks, others = rdi_ceil_div(pairs, p.pairs.line_units);
-    p.cycles = (units - p.pairs.line_units) / pairs * whole + rdi_ceil_div(line, pairs) * tile->block_cycles +
-               2 * tile->tile_cycles + (CUT_CYCLES_A_COLUMN + MERGE_CYCLES_A_COLUMN * others) * tile->columns;
+    p.cycles = (double)((units - p.pairs.line_units) / pairs) * whole +
+               (double)(rdi_ceil_div(line, pairs) * tile->block_cycles + 2 * tile->tile_cycles +
+                        (CUT_CYCLES_A_COLUMN + MERGE_CYCLES_A_COLUMN * others) * tile->columns);
     return p;
 }
 
 // The cheapest by the estimate; a function of M, N, K and the multiprocessors alone.
 static chunk_plan plan_chunk(const rdi_gemm_args *a, int32_t multiprocessors) {
-    chunk_plan best = {.cycles = INT64_MAX};
+    chunk_plan best = {.cycles = INFINITY};
     int64_t pairs = multiprocessors > 1 ? multiprocessors / 2 : 1;
     for (size_t i = 0; i < RDI_COUNT(tiles); i++)
         for (int32_t option = 0; option < 6; option++) {
@@ -109,6 +111,11 @@ int32_t rdi_gemm_chunk_sm90a_geometry(const void *args, void *ws, const rd_devic
                                       rdi_launch *out) {
     rdi_gemm_args a = *(const rdi_gemm_args *)args;
     chunk_plan p = plan_chunk(&a, device->compute_units);
+    if (!rdi_launch_takes_count("gemm", "c: tiles", p.pairs.units_m * p.pairs.units_n, RDI_SM90A_TILES_MAX) ||
+        !rdi_launch_takes_count("gemm", "w: tiles by k blocks",
+                                rdi_max(p.pairs.line_units, 1) * rdi_ceil_div(a.k, RDK_K_BLOCK),
+                                RDI_SM90A_TILES_MAX))
+        return 0;
     const chunk_ws places = plan_ws(&a, &p.pairs);
     unsigned char *base = ws;
     int32_t count = 0;

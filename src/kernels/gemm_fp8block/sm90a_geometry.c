@@ -8,7 +8,8 @@
 #include <stddef.h>
 
 bool rdi_sm90a_engine_can(const void *data, int64_t rows, int64_t stride_bytes) {
-    return (uintptr_t)data % 16 == 0 && (rows == 1 || stride_bytes % 16 == 0);
+    return (uintptr_t)data % 16 == 0 &&
+           (rows == 1 || (stride_bytes % 16 == 0 && stride_bytes < (int64_t)1 << 40));
 }
 
 rdi_tensor_map rdi_sm90a_byte_map(uint32_t arg_offset, const void *base, int64_t rows, int64_t k,
@@ -183,6 +184,7 @@ int32_t rdi_gemm_step_sm90a_geometry(const void *args, void *ws, const rd_device
                                      rdi_launch *out) {
     const rdi_gemm_args *a = args;
     const step_cut cut = cut_step(a, device->compute_units);
+    if (!rdi_launch_takes_count("gemm", "w: tiles by k blocks", cut.units, RDI_SM90A_TILES_MAX)) return 0;
     if (step_is_wide(a)) {
         const rdi_sm90a_pairs p = wide_pairs(&cut, a->m);
         rdi_sm90a_pairs_launch(step_kernel(p.tokens, cut.rows), a, &p, ws, out);

@@ -7,6 +7,9 @@
 #include "registry/registry.h"
 
 // The copy engine wants 16-byte rows; a single row may have any stride.
+enum {
+    RDI_SM90A_TILES_MAX = 1 << 28
+}; // of a weight by its k blocks: kernels count them in 32 bits, and no memory holds as many
 bool rdi_sm90a_engine_can(const void *data, int64_t rows, int64_t stride_bytes);
 
 // Boxes of 128 bytes of K by `box_rows` rows under the 128-byte swizzle.

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches of the sm_90a GEMM kernels with 16-bit arithmetic: arguments of the op in, launches out, no driver call.
+#include "kernels/gemm_fp8block/sm90a_geometry.h"
 #include "kernels/gemm_fp8block/sm90a_skinny_geometry.h"
 
 #include <stddef.h>
 
 // No tile spans more than nine blocks: one after the other, what they leave costs more than a longer run does.
 enum { TILE_BLOCKS = 8 };
+// Ranges are the second axis of a launch, so that the blocks of one range stand together (CUDA programming guide, technical
+// specifications of compute capability 9.0).
+enum { GRID_Y_MAX = 65535 };
 
 // Whole tiles where they lie almost evenly: then no sums travel.
 static bool whole_tiles(int64_t tiles, int32_t units) {
@@ -30,8 +34,8 @@ rdi_skinny_plan rdi_gemm_skinny_dense_plan(const rdi_gemm_args *a, int32_t rows,
                                            int32_t boxes) {
     rdi_skinny_plan plan = {.parts = parts, .rows = rows, .boxes = boxes, .whole = true};
     plan.columns = RDK_SKINNY_COLUMNS_MAX;
-    plan.slices = (int32_t)rdi_ceil_div(a->m * parts, plan.columns);
-    plan.ranges = rdi_ceil_div(a->n, plan.rows);
+    plan.slices = (int32_t)rdi_min(rdi_ceil_div(a->m * parts, plan.columns), INT32_MAX);
+    plan.ranges = rdi_min(rdi_ceil_div(a->n, plan.rows), GRID_Y_MAX); // a tile each, or some two or more
     return plan;
 }
 
@@ -41,18 +45,14 @@ static size_t partial_bytes(const rdi_skinny_plan *plan) {
            sizeof(float);
 }
 
+enum { SPLIT_ELEMS = RDK_SKINNY_SPLIT_THREADS * 8 }; // of a block of the launch that splits
 static int64_t split_stride(int64_t k) {
     return rdi_round_up(k, 8); // the copy engine wants 16-byte rows
 }
 
 size_t rdi_gemm_skinny_ws(const rdi_gemm_args *a, const rdi_skinny_plan *plan) {
-    size_t split = plan->parts > 1 ? (size_t)(a->m * plan->parts * split_stride(a->k)) * 2 : 0;
+    size_t split = plan->parts > 1 ? (size_t)rdi_mul_capped(a->m * plan->parts, split_stride(a->k) * 2) : 0;
     return partial_bytes(plan) + split;
-}
-
-// The copy engine wants 16-byte rows; a single row may have any stride.
-static bool engine_can(const void *data, int64_t rows, int64_t stride_bytes) {
-    return (uintptr_t)data % 16 == 0 && (rows == 1 || stride_bytes % 16 == 0);
 }
 
 static rdi_tensor_map row_map(uint32_t arg_offset, const void *base, int64_t rows, int64_t k,
@@ -80,7 +80,7 @@ static void split_launch(const rdi_gemm_args *a, void *to, int32_t parts, const 
         .a_type = rdk_type_code(a->a_dtype),
         .parts = parts,
     };
-    uint32_t blocks = (uint32_t)rdi_ceil_div(a->k, RDK_SKINNY_SPLIT_THREADS * 8);
+    uint32_t blocks = (uint32_t)rdi_ceil_div(a->k, SPLIT_ELEMS);
     rdi_launch_fill(out, kernel, (const uint32_t[3]){(uint32_t)a->m, blocks, 1}, RDK_SKINNY_SPLIT_THREADS,
                     &args, sizeof args);
     out->dependent = true;
@@ -112,8 +112,8 @@ static rdk_skinny_args kernel_args(const rdi_gemm_args *a, const void *columns, 
         .range_shares = (int32_t)(shares / plan->ranges),
         .range_rest = (int32_t)(shares % plan->ranges),
         .share_units = (int32_t)share,
-        .a_maps = engine_can(columns, a->m * plan->parts, column_stride_bytes),
-        .w_maps = engine_can(a->w, a->n, a->w_stride * w_bytes),
+        .a_maps = rdi_sm90a_engine_can(columns, a->m * plan->parts, column_stride_bytes),
+        .w_maps = rdi_sm90a_engine_can(a->w, a->n, a->w_stride * w_bytes),
         .w_once = plan->slices == 1,
         .w_scale_e8m0 = a->w_scale_dtype == RD_DTYPE_E8M0,
         .bias_type = rdk_type_code(a->bias_dtype),
@@ -121,11 +121,23 @@ static rdk_skinny_args kernel_args(const rdi_gemm_args *a, const void *columns, 
     };
 }
 
+// What kernels count in 32 bits, and the second axis of the launch that splits.
+static bool counts_fit(const rdi_gemm_args *a, const rdi_skinny_plan *plan) {
+    int64_t k_blocks = rdi_ceil_div(a->k, plan->boxes * RDK_SKINNY_BOX_K);
+    return rdi_launch_takes_count("gemm", "a: columns", a->m * plan->parts, RDI_CARD_EXTENT_MAX) &&
+           rdi_launch_takes_count("gemm", "k", a->k,
+                                  plan->parts > 1 ? (int64_t)GRID_Y_MAX * SPLIT_ELEMS
+                                                  : RDI_CARD_EXTENT_MAX / 2) &&
+           rdi_launch_takes_count("gemm", "w: tiles by k blocks", rdi_ceil_div(a->n, plan->rows) * k_blocks,
+                                  RDI_SM90A_TILES_MAX);
+}
+
 int32_t rdi_gemm_skinny_launches(const rdi_gemm_args *a, void *ws, const rdi_skinny_plan *plan,
                                  const char *kernel, const char *split, rdi_launch *out) {
     const void *columns = a->a;
     int64_t stride_bytes = a->a_stride * (int64_t)rd_dtype_bytes(a->a_dtype);
     int32_t count = 0;
+    if (!counts_fit(a, plan)) return 0;
     if (plan->parts > 1) {
         void *parts = (uint8_t *)ws + partial_bytes(plan);
         split_launch(a, parts, plan->parts, split, &out[count++]);
