@@ -20,6 +20,10 @@ enum {
     RDI_MAX_PARTS = 3
 };
 
+// Rows of order class "step" take 128 rows a call; a larger pass would fall to class "chunk", and a session's bits would
+// depend on how many others step with it.
+enum { RDI_CARD_STEP_ROWS = 128 };
+
 // Everything that follows from the model's configuration and the engine's options.
 typedef struct rdi_geometry {
     int32_t layers, hidden, intermediate, q_heads, kv_heads, head_dim, vocab;

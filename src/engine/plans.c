@@ -385,11 +385,11 @@ static rd_status measure_attentions(rd_engine *engine, int32_t *words, int64_t *
     for (int32_t rows = 1; rows <= longest; rows++)
         RDI_TRY(measure_attention(engine, false, 1, rows, words, bytes));
     const int32_t widest = (int32_t)rdi_min(RD_MAX_VERIFY_WIDTH, g->context_tokens);
-    for (int32_t seqs = 1; seqs <= rdi_min(g->max_sessions, g->row_capacity); seqs++) {
+    for (int32_t seqs = 1; seqs <= rdi_min(g->max_sessions, g->step_rows); seqs++) {
         for (int32_t width = 1; width <= widest; width++)
-            if (seqs * width <= g->row_capacity)
+            if (seqs * width <= g->step_rows) // of one width, or each width a call (forward.c)
                 RDI_TRY(measure_attention(engine, true, seqs, seqs * width, words, bytes));
-        const int32_t most = (int32_t)rdi_min(seqs * widest, g->row_capacity); // of mixed widths, on a host
+        const int32_t most = (int32_t)rdi_min(seqs * widest, g->step_rows); // of mixed widths, on a host
         if (!g->on_card) RDI_TRY(measure_attention(engine, true, seqs, most, words, bytes));
     }
     return RD_OK;
