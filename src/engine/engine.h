@@ -40,6 +40,7 @@ typedef struct rdi_geometry {
     bool w8a8;
     bool on_card;
     bool k_token_order; // of the key cache ("token"), else head_dim contiguous ("dim")
+    bool decode_codes;  // decode attention leaves codes and scales, and no quantiser stands behind it
 } rdi_geometry;
 
 // By the caller's doing (sync or step), never by a row count: a prompt's last single token is still prefill. On a card the
@@ -251,6 +252,7 @@ static inline rd_tensor rdi_here(const rd_engine *engine, rd_tensor tensor) {
 }
 rd_attn_args rdi_attention_args(const rd_engine *engine, const rdi_layer *layer, int32_t rows, int32_t seqs,
                                 int32_t first);
+void rdi_attention_leaves_codes(const rd_engine *engine, rd_attn_args *args);
 
 // ---- session.c
 rd_status rdi_check_ids(const char *what, const rd_engine *engine, const int32_t *ids, int64_t count);

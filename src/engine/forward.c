@@ -164,6 +164,15 @@ rd_attn_args rdi_attention_args(const rd_engine *engine, const rdi_layer *layer,
     return args;
 }
 
+// The output as W_o takes it: codes, and scales of 128 of them.
+void rdi_attention_leaves_codes(const rd_engine *engine, rd_attn_args *args) {
+    const rdi_geometry *g = &engine->geometry;
+    args->out = rdi_here(engine, rd_tensor_3d(engine->scratch.codes, RD_DTYPE_E4M3, args->q.shape[0],
+                                              g->q_heads, g->head_dim));
+    args->out_scale = rdi_here(engine, rd_tensor_2d(engine->scratch.code_scales, RD_DTYPE_F32,
+                                                    args->q.shape[0], rdi_ceil_div(g->q_dim, 128)));
+}
+
 static rd_status run_rope_and_cache(rd_engine *engine, const rdi_layer *layer, int32_t rows) {
     const rdi_geometry *g = &engine->geometry;
     const rdi_scratch *s = &engine->scratch;
@@ -243,8 +252,10 @@ static rd_status run_attention(rd_engine *engine, const rdi_layer *layer, int32_
     const rdi_plan_slot prefill = layer->local ? RDI_PLAN_LOCAL_PREFILL : RDI_PLAN_PREFILL,
                         decode = layer->local ? RDI_PLAN_LOCAL_DECODE : RDI_PLAN_DECODE;
     const rd_plan *plan = engine->plan[batch->pass == RDI_PASS_PREFILL ? prefill : decode];
+    const bool codes = batch->pass != RDI_PASS_PREFILL && engine->geometry.decode_codes;
+    if (codes) rdi_attention_leaves_codes(engine, &args);
     if (!attention_left_out(engine, plan, &args)) RDI_TRY(attend(engine, plan, &args));
-    if (!layer->o.fp8_input) return RD_OK;
+    if (!layer->o.fp8_input || codes) return RD_OK;
     const rdi_geometry *g = &engine->geometry;
     const int32_t rows = batch->rows - first;
     rd_quant_args quant = {.x = act_rows(engine, engine->scratch.narrow, rows, g->q_dim, g->q_dim)};
