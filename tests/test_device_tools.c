@@ -27,8 +27,8 @@ static void make_sanitizer(const char *says) {
 }
 
 static void run_tool(const char *environment, const char *tool, const char *build) {
-    char command[8192], out[64];
-    snprintf(out, sizeof out, "device_tools.%ld.txt", (long)getpid());
+    char command[8192], out[192];
+    snprintf(out, sizeof out, "%s", scratch_path(&folder, "out.txt"));
     const int length =
         snprintf(command, sizeof command,
                  "%s PATH='%s':\"$PATH\" RADIANCE_TRUST=1 RADIANCE_HIP_LIBRARY=none "
