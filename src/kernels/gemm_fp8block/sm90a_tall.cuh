@@ -23,7 +23,6 @@ enum {
     SCALE_BLOCKS = RDK_PAIRS_SCALE_BLOCKS,
     SCALE_BATCHES = RDK_PAIRS_SCALE_BATCHES,
     SCALE_WARPS = 2,
-    TAG = pairs::TAG,
     PRODUCER_REGISTERS = 56,
     GROUP_REGISTERS = 224, // 2 * 224 + 56 = 3 * 168, what 384 threads get
 };
@@ -182,8 +181,7 @@ __device__ __forceinline__ void load_scales(group_state &at, uint32_t i, uint32_
         at.batch.advance();
     }
 }
-// Neighbours share their scale, so that its register is read once for many. The compiler has to put sums and block sums into different
-// banks of registers (tools that print the code show it): in one bank an addition takes a cycle longer.
+// Neighbours share their scale, so that its register is read once for many.
 template <int PART> __device__ __forceinline__ void add_part(const group_state &at, float (&acc)[shape::part_sums], float (&sum)[shape::sums]) {
     wgmma_wait<0>();
     wgmma_pin(acc);
