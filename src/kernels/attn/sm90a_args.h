@@ -14,6 +14,7 @@ enum {
     RDK_ATTN_RECORDS = 4,            // chunks that a loading warp announces ahead
     RDK_ATTN_PREFETCH_BYTES = 65536, // that a loading warp asks for before the kernels ahead are complete
     RDK_ATTN_HEADROOM = 8,           // weights reach 2 to this: exact in 16 bits
+    RDK_ATTN_LANE_BLOCKS = 5,        // blocks whose shares a lane works out: a grid has at most 32 times as many
     RDK_ATTN_MERGE_GROUPS = 16,
     RDK_ATTN_MERGE_LANES = 16, // of 16 bytes
 };
@@ -75,7 +76,7 @@ RDK_HOST_DEVICE int rdk_attn_slot_bytes(int dims, int fp8) {
     return (columns ? columns : 1) * RDK_ATTN_STEP_KEYS * RDK_ATTN_BOX_BYTES;
 }
 enum {
-    RDK_ATTN_RECORD_BYTES = RDK_ATTN_RECORDS * 64 // with their barriers
+    RDK_ATTN_RECORD_BYTES = RDK_ATTN_RECORDS * 64 + 48 // with their barriers and the block's share of chunks
 };
 // Queries: two bytes a dim: bf16, or two e4m3 codes in rows of 128 bytes.
 RDK_HOST_DEVICE int rdk_attn_query_bytes(int dims, int rows) {
@@ -127,6 +128,7 @@ typedef struct rdk_attn_sm90a_args {
     int32_t seqs, kv_heads, group, head_dim, block_tokens, max_blocks, chunks, max_rows;
     int32_t row_blocks; // of a team's rows, that max_rows takes
     int32_t teams, key_slots, value_slots, slot_bytes, prefetch_steps;
+    int32_t chunk_cost; // of a chunk beside its steps, in quarters of a step
     int32_t row_bytes, column_shift, box_dims,
         box_tokens; // of a key: bytes, boxes (a power of two); of a box: dims, keys
     int32_t q_type, q_vector, out_type, use_maps,

@@ -358,14 +358,16 @@ template <int DIMS, int N, bool FP8> struct team_layout {
     static_assert(sizeof(chunk_ring) <= RDK_ATTN_RECORD_BYTES, "room of the chunks");
     cache_rings rings;
     chunk_ring *chunks;
+    int32_t *taken; // chunks of the block that its teams have
     team_view<N> view;
 
     __device__ __forceinline__ team_layout(const rdk_attn_sm90a_args &args, int team) {
         extern __shared__ __align__(1024) unsigned char shared_bytes[];
         int slots = args.key_slots + args.value_slots, ring_bytes = slots * rdk_attn_slot_bytes(DIMS, FP8);
         unsigned char *own = shared_bytes + args.teams * ring_bytes + team * operand_bytes;
-        unsigned char *rest = shared_bytes + args.teams * (ring_bytes + operand_bytes) +
-                              team * (rdk_attn_table_bytes(N) + RDK_ATTN_RECORD_BYTES + slots * 16);
+        unsigned char *all = shared_bytes + args.teams * (ring_bytes + operand_bytes);
+        unsigned char *rest = all + team * (rdk_attn_table_bytes(N) + RDK_ATTN_RECORD_BYTES + slots * 16);
+        taken = &reinterpret_cast<chunk_ring *>(all + rdk_attn_table_bytes(N))->taken;
         chunks = reinterpret_cast<chunk_ring *>(rest + rdk_attn_table_bytes(N));
         uint64_t *full = reinterpret_cast<uint64_t *>(chunks + 1);
         rings = {shared_bytes + team * ring_bytes, full, full + slots, args.key_slots, args.value_slots};
@@ -383,6 +385,7 @@ template <int DIMS, int N, bool FP8> __device__ __forceinline__ void decode(cons
             barrier_init(its.rings.full + i, 1), barrier_init(its.rings.empty + i, 4);
         for (int32_t i = 0; i < RDK_ATTN_RECORDS; i++)
             barrier_init(its.chunks->full + i, 1), barrier_init(its.chunks->empty + i, 4);
+        if (warp == 0) *its.taken = args.teams;
         barrier_init_fence();
     }
     __syncthreads();
@@ -390,7 +393,7 @@ template <int DIMS, int N, bool FP8> __device__ __forceinline__ void decode(cons
         registers_give<64>();
         int team = kept(warp);
         const layout its(args, team);
-        if (team < args.teams) stream_cache(args, team, its.rings, its.chunks);
+        if (team < args.teams) stream_cache(args, team, its.rings, its.chunks, its.taken);
     } else {
         registers_take<rdk_attn_registers(DIMS, N)>();
         int team = kept(warp / 4 - 1);
