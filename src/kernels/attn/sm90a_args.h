@@ -63,7 +63,10 @@ RDK_HOST_DEVICE int rdk_attn_register_threads(int dims, int rows) {
 }
 RDK_HOST_DEVICE int rdk_attn_registers(int dims, int rows) {
     int teams = rdk_attn_most_teams(dims, rows);
-    return rows == 8 ? (teams == 4 ? 72 : 104) : teams == 4 ? 104 : teams == 3 ? 144 : 216;
+    return rows == 8 ? (teams == 4 ? 72 : 104) : teams == 4 ? 104 : teams == 3 ? 144 : 224;
+}
+RDK_HOST_DEVICE int rdk_attn_loader_registers(int dims, int rows) {
+    return rows != 8 && rdk_attn_most_teams(dims, rows) == 2 ? 56 : 64;
 }
 RDK_HOST_DEVICE int rdk_attn_block_bytes(int rows) { // shared memory of a block
     return (rows == 8 ? 221 : 227) * 1024;
@@ -82,8 +85,12 @@ enum {
 RDK_HOST_DEVICE int rdk_attn_query_bytes(int dims, int rows) {
     return rows * (dims < 128 ? 128 : dims) * 2;
 }
+// Weights of a step. Two sets spare a barrier a step; kernels of 56 rows have no registers for it.
+RDK_HOST_DEVICE int rdk_attn_weight_sets(int rows) {
+    return rows <= 40 ? 2 : 1;
+}
 RDK_HOST_DEVICE int rdk_attn_operand_bytes(int dims, int rows) {
-    return rdk_attn_query_bytes(dims, rows) + rows * RDK_ATTN_STEP_KEYS * 2;
+    return rdk_attn_query_bytes(dims, rows) + rdk_attn_weight_sets(rows) * rows * RDK_ATTN_STEP_KEYS * 2;
 }
 RDK_HOST_DEVICE int rdk_attn_table_bytes(int rows) { // seven words a row and one a warp
     return rows * (7 + 4) * 4;

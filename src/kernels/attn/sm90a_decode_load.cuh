@@ -164,9 +164,9 @@ __device__ __forceinline__ void load_matrix(const rdk_attn_sm90a_args &args, con
     place.advance(matrix ? rings.values : rings.keys);
 }
 
-// A loading warp. First pass: before the kernels ahead are complete, the first steps of its first chunk are asked for, a hint alone
-// (the map keeps every address inside the cache). What those kernels may still write, lengths and pages too, is read again after
-// them. taken: chunks of the block that its teams have; each begins with its own.
+// A loading warp. Before the kernels ahead are complete it finds its chunks and asks for the first steps, a hint alone (the map keeps
+// every address inside the cache). What those kernels may still write, lengths and pages, is read again after them; the cut of the
+// work stands where no length has changed. taken: chunks of the block that its teams have; each begins with its own.
 __device__ __forceinline__ void stream_cache(const rdk_attn_sm90a_args &args, int team, const cache_rings &rings, chunk_ring *chunks,
                                              int32_t *taken) {
     int32_t lane = threadIdx.x % 32, boxes = RDK_ATTN_STEP_KEYS / args.box_tokens;
@@ -174,42 +174,46 @@ __device__ __forceinline__ void stream_cache(const rdk_attn_sm90a_args &args, in
     page_window pages = {-1, 0, 0};
     lane_box box;
     attn_work w = {};
-    int32_t seq = -1, kv_head = 0, row_block = 0; // announced last
     attn_sequence mine = open_sequence(args, lane);
+    bool some;
 #pragma unroll 1
-    for (int pass = 0; pass < 2; pass++) {
+    for (int pass = 0;; pass++) {
         cut_lines(args, mine, &chunks->share);
-        int32_t ticket = team;
-        bool some = first_work(args, &chunks->share, RDK_ATTN_SIZES - 1, mine, w);
+        some = first_work(args, &chunks->share, RDK_ATTN_SIZES - 1, mine, w);
 #pragma unroll 1
-        for (int32_t at = 0; some; some = next_work(args, &chunks->share, mine, w)) {
-            if (at++ < ticket) continue; // another team has it
-            if (pass) {
-                announce(chunks, record, w, true,
-                         w.s.seq == seq && w.kv_head == kv_head && w.row_block == row_block);
-                seq = w.s.seq, kv_head = w.kv_head, row_block = w.row_block;
-            }
-            int32_t end = pass ? w.end : min(w.end, w.begin + args.prefetch_steps);
-#pragma unroll 1
-            for (int32_t step = w.begin; step < end; step++) {
-                look_at_boxes(args, w, step * boxes, boxes, pages);
-                box.find(args, w, pages, step * boxes);
-                if (pass) {
-                    load_matrix(args, w, pages, box, step, 0, rings, keys);
-                    load_matrix(args, w, pages, box, step, 1, rings, values);
-                } else if (args.use_maps)
-                    for (int matrix = 0; matrix < 2; matrix++) box.prefetch(args, matrix, w.kv_head);
-            }
-            if (!pass) break;
-            if (lane == 0) ticket = atomicAdd(taken, 1);
-            ticket = __shfl_sync(0xffffffffu, ticket, 0);
-        }
+        for (int i = 0; some && i < team; i++) some = next_work(args, &chunks->share, mine, w);
         if (pass) break;
+        int32_t end = some && args.use_maps ? min(w.end, w.begin + args.prefetch_steps) : w.begin;
+#pragma unroll 1
+        for (int32_t step = w.begin; step < end; step++) {
+            look_at_boxes(args, w, step * boxes, boxes, pages);
+            box.find(args, w, pages, step * boxes);
+            for (int matrix = 0; matrix < 2; matrix++) box.prefetch(args, matrix, w.kv_head);
+        }
         wait_dependencies();
         pages.seq = -1;
-        if (some)
-            look_at_boxes(args, w, w.begin * boxes, boxes, pages); // on its way together with the lengths
-        mine = open_sequence(args, lane);
+        if (some) look_at_boxes(args, w, w.begin * boxes, boxes, pages); // on its way together with the lengths
+        const attn_sequence now = open_sequence(args, lane);
+        bool kept_length = now.q_begin == mine.q_begin && now.q_len == mine.q_len && now.kv_len == mine.kv_len;
+        if (__all_sync(0xffffffffu, kept_length && args.seqs <= 32)) break;
+        mine = now;
+        pages.seq = -1;
+    }
+    int32_t seq = -1, kv_head = 0, row_block = 0, at = team, ticket = team; // announced last; of the block's chunks: this, the next
+#pragma unroll 1
+    for (; some; some = next_work(args, &chunks->share, mine, w)) {
+        if (at++ < ticket) continue; // another team has it
+        announce(chunks, record, w, true, w.s.seq == seq && w.kv_head == kv_head && w.row_block == row_block);
+        seq = w.s.seq, kv_head = w.kv_head, row_block = w.row_block;
+#pragma unroll 1
+        for (int32_t step = w.begin; step < w.end; step++) {
+            look_at_boxes(args, w, step * boxes, boxes, pages);
+            box.find(args, w, pages, step * boxes);
+            load_matrix(args, w, pages, box, step, 0, rings, keys);
+            load_matrix(args, w, pages, box, step, 1, rings, values);
+        }
+        if (lane == 0) ticket = atomicAdd(taken, 1);
+        ticket = __shfl_sync(0xffffffffu, ticket, 0);
     }
     announce(chunks, record, w, false, false);
 }
@@ -256,11 +260,7 @@ __device__ __forceinline__ void read_eight(const rdk_attn_sm90a_args &args, int6
 template <int DIMS, int N> struct query_shape {
     static constexpr int lanes = DIMS >= 256 ? 32 : DIMS / 8, shares = DIMS > 256 ? DIMS / 256 : 1;
     static constexpr int rows = RDK_ATTN_TEAM_THREADS / lanes, turns = (N + rows - 1) / rows;
-#ifdef QHALF
     static constexpr int at_once = turns * shares <= 7 ? turns : turns / 2; // turns whose loads are on their way together
-#else
-    static constexpr int at_once = turns;
-#endif
 };
 
 // Eight numbers scaled by a power of two as e4m3 codes, and the codes of what those leave of them. f16 holds either exactly

@@ -97,7 +97,17 @@ template <bool FP8> __device__ __forceinline__ void merge(const rdk_attn_sm90a_a
     if (lane == 0) states[group] = make_float2(sum.top, sum.weight);
     __syncthreads();
     if (group || d >= args.head_dim || token >= q_len || row >= args.max_rows) return;
-    for (int g = 1; g < RDK_ATTN_MERGE_GROUPS; g++) sum.add(states[g].x, states[g].y, sums[g][lane], 1.0f);
+    float top = -INFINITY;
+#pragma unroll
+    for (int g = 0; g < RDK_ATTN_MERGE_GROUPS; g++) top = fmaxf(top, states[g].x);
+    sum = {top, 0.0f, {}};
+#pragma unroll
+    for (int g = 0; g < RDK_ATTN_MERGE_GROUPS; g++) {
+        float take = power_of_two(states[g].x - (top == -INFINITY ? 0.0f : top));
+        sum.weight = fmaf(states[g].y, take, sum.weight);
+#pragma unroll
+        for (int i = 0; i < dims; i++) sum.sum[i] = fmaf(sums[g][lane][i], take, sum.sum[i]);
+    }
     if (args.sinks) {
         const float none[dims] = {};
         sum.add(args.sinks[head] * 1.4426950408889634f, 1.0f, none, 0.0f);

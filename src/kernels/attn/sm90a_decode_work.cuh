@@ -52,11 +52,6 @@ struct attn_work {
     int32_t begin, end; // steps of the chunk
 };
 
-__device__ __forceinline__ int32_t warp_sum(int32_t x) {
-#pragma unroll
-    for (int step = 16; step; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
-    return x;
-}
 __device__ __forceinline__ int32_t warp_running_sum(int32_t x) { // of the lanes up to this one
 #pragma unroll
     for (int step = 1; step < 32; step *= 2) {
@@ -66,20 +61,23 @@ __device__ __forceinline__ int32_t warp_running_sum(int32_t x) { // of the lanes
     return x;
 }
 
-// Cuts one line of `chunks` among the blocks by the room that is left of their even share; loads: of the lane's blocks so far.
-__device__ __forceinline__ void cut_size(int32_t chunks, int32_t cost, int32_t even, int32_t (&loads)[RDK_ATTN_LANE_BLOCKS],
-                                         int32_t &first, int32_t &count) {
-    int32_t lane = threadIdx.x % 32, blocks = gridDim.x, room[RDK_ATTN_LANE_BLOCKS], own = 0;
+// Cuts the line of one size among the blocks by what is left of their even share; loads: of the lane's blocks so far.
+__device__ __forceinline__ void cut_size(int32_t chunks, int32_t cost, int32_t even, bool first,
+                                         int32_t (&loads)[RDK_ATTN_LANE_BLOCKS], attn_share *share, int32_t size) {
+    int32_t lane = threadIdx.x % 32, blocks = gridDim.x, block = lane * RDK_ATTN_LANE_BLOCKS;
+    int32_t room[RDK_ATTN_LANE_BLOCKS], own = 0, at = 0, all = 0;
+    if (!first) {
 #pragma unroll
-    for (int i = 0; i < RDK_ATTN_LANE_BLOCKS; i++) {
-        int32_t left = max(even - loads[i], 0);
-        room[i] = lane * RDK_ATTN_LANE_BLOCKS + i < blocks && 2 * left >= cost ? left : 0;
-        own += room[i];
+        for (int i = 0; i < RDK_ATTN_LANE_BLOCKS; i++) {
+            int32_t left = max(even - loads[i], 0);
+            room[i] = block + i < blocks && 2 * left >= cost ? left : 0;
+            own += room[i];
+        }
+        at = warp_running_sum(own), all = __shfl_sync(0xffffffffu, at, 31);
+        at -= own;
     }
-    int32_t at = warp_running_sum(own), all = __shfl_sync(0xffffffffu, at, 31);
-    at -= own;
-    if (all == 0) { // no room for one anywhere: as if all were empty
-        all = blocks, at = lane * RDK_ATTN_LANE_BLOCKS;
+    if (all == 0) { // all blocks are alike, or none has room for one
+        at = block, all = blocks;
 #pragma unroll
         for (int i = 0; i < RDK_ATTN_LANE_BLOCKS; i++) room[i] = 1;
     }
@@ -87,44 +85,47 @@ __device__ __forceinline__ void cut_size(int32_t chunks, int32_t cost, int32_t e
     auto place = [&](int32_t room_before) {
         return room_before >= all ? chunks : min((int32_t)fmaf((float)room_before, scale, 0.5f), chunks);
     };
-    int32_t from = place(at), own_from = 0, own_count = 0;
+    int32_t from = place(at);
 #pragma unroll
     for (int i = 0; i < RDK_ATTN_LANE_BLOCKS; i++) {
         at += room[i];
         int32_t to = place(at);
         loads[i] += (to - from) * cost;
-        if ((int32_t)blockIdx.x % RDK_ATTN_LANE_BLOCKS == i) own_from = from, own_count = to - from;
+        if (block + i == (int32_t)blockIdx.x) share->first[size] = from, share->count[size] = to - from;
         from = to;
     }
-    first = __shfl_sync(0xffffffffu, own_from, blockIdx.x / RDK_ATTN_LANE_BLOCKS);
-    count = __shfl_sync(0xffffffffu, own_count, blockIdx.x / RDK_ATTN_LANE_BLOCKS);
+    __syncwarp();
 }
 
 // The block's share of all lines, by a whole warp. mine: open_sequence(lane).
 __device__ __forceinline__ void cut_lines(const rdk_attn_sm90a_args &args, const attn_sequence &mine, attn_share *share) {
-    int32_t heads = args.kv_heads * args.row_blocks, even = 0;
+    int32_t heads = args.kv_heads * args.row_blocks, even = 0, chunks[RDK_ATTN_SIZES] = {}, costs[RDK_ATTN_SIZES] = {};
 #pragma unroll 1
-    for (int32_t size = 0; size < RDK_ATTN_SIZES; size++) { // what each line holds, put where the share of it will stand
-        int32_t chunks = 0, steps = 0;
-#pragma unroll 1
-        for (int32_t base = 0; base < args.seqs; base += 32) {
-            const size_span span(base ? open_sequence(args, base + threadIdx.x % 32) : mine, size);
-            chunks += span.count, steps += max(span.high - span.low, 0);
+    for (int32_t base = 0; base < args.seqs; base += 32) {
+        const attn_sequence s = base ? open_sequence(args, base + threadIdx.x % 32) : mine;
+#pragma unroll
+        for (int size = 0; size < RDK_ATTN_SIZES; size++) {
+            const size_span span(s, size);
+            chunks[size] += span.count, costs[size] += max(span.high - span.low, 0) * RDK_ATTN_COST_STEP;
         }
-        chunks = warp_sum(chunks) * heads, steps = warp_sum(steps) * heads;
-        int32_t cost = steps * RDK_ATTN_COST_STEP + chunks * args.chunk_cost;
-        if (threadIdx.x % 32 == 0) share->count[size] = chunks, share->first[size] = cost;
-        even += cost;
     }
-    __syncwarp();
+#pragma unroll
+    for (int size = 0; size < RDK_ATTN_SIZES; size++) {
+        chunks[size] = __reduce_add_sync(0xffffffffu, chunks[size]) * heads;
+        costs[size] = __reduce_add_sync(0xffffffffu, costs[size]) * heads + chunks[size] * args.chunk_cost;
+        even += costs[size];
+    }
     even = (even + gridDim.x - 1) / gridDim.x;
     int32_t loads[RDK_ATTN_LANE_BLOCKS] = {};
-#pragma unroll 1
-    for (int32_t size = RDK_ATTN_SIZES - 1; size >= 0; size--) {
-        int32_t first = 0, count = share->count[size];
-        if (!count) continue;
-        cut_size(count, share->first[size] / count, even, loads, first, count);
-        if (threadIdx.x % 32 == 0) share->first[size] = first, share->count[size] = count;
+    bool first = true;
+#pragma unroll
+    for (int size = RDK_ATTN_SIZES - 1; size >= 0; size--) {
+        if (!chunks[size]) {
+            if (threadIdx.x % 32 == 0) share->count[size] = 0;
+            continue;
+        }
+        cut_size(chunks[size], costs[size] / chunks[size], even, first, loads, share, size);
+        first = false;
     }
     __syncwarp();
 }
@@ -195,7 +196,8 @@ __device__ __forceinline__ bool next_work(const rdk_attn_sm90a_args &args, const
     if (++w.kv_head == args.kv_heads) {
         w.kv_head = 0;
         do {
-            w.s = open_sequence(args, w.s.seq + 1);
+            int32_t seq = w.s.seq + 1;
+            w.s = seq < 32 ? broadcast(mine, seq) : open_sequence(args, seq);
             span = size_span(w.s, w.size);
         } while (!span.count && w.s.seq < args.seqs);
     }
