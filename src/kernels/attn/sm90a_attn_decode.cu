@@ -11,25 +11,25 @@
 
 #include <stddef.h>
 
-#define ROWS(list_) offsetof(row_table<N>, list_)
-
 // What a team has in shared memory beside its rings. Rows 8j + 2 (lane % 4) + e are a lane's.
 template <int N> struct team_view {
     unsigned char *queries, *weights;
     row_table<N> *table;
     int team;
-    uint32_t lane_rows; // where the first of a lane's rows stands in a list of the table's beginning
+    uint32_t lane_rows; // where the words of a lane's first rows stand
 
     // Made anew in each step: else the descriptors of 32 products are held through the loop, for which 56 rows leave no room.
     __device__ __forceinline__ uint32_t query_descriptor() const {
         uint32_t all = wgmma_descriptor(queries);
-        return N > 40 ? __shfl_sync(0xffffffffu, all, 0) : all;
+        return N > 40 || N == 8 ? __shfl_sync(0xffffffffu, all, 0) : all;
     }
-    // A lane's two rows of eight, out of a list that stands so many bytes into the table.
-    __device__ __forceinline__ float2 row_pair(size_t list, int j) const {
-        return shared_f32x2(lane_rows + (uint32_t)list + j * 32);
+    // Two words a row of a lane's two rows of eight, from a member of row_words on; and one word a row.
+    __device__ __forceinline__ float4 row_pair(size_t member, int j) const {
+        return shared_f32x4(lane_rows + (uint32_t)(member + j * 4 * sizeof(row_words)));
     }
-
+    __device__ __forceinline__ float2 row_word(size_t member, int j) const {
+        return shared_f32x2(lane_rows + (uint32_t)(member + j * 4 * sizeof(row_words)));
+    }
     static __device__ __forceinline__ int thread() { return threadIdx.x % RDK_ATTN_TEAM_THREADS; }
     __device__ __forceinline__ void sync() const {
         asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "n"((int)RDK_ATTN_TEAM_THREADS) : "memory");
@@ -52,22 +52,22 @@ __device__ __forceinline__ void relate_scores(float softcap, const team_view<N> 
                          0)) { // the factor holds 2 log2e / softcap: tanh y = 1 - 2 / (1 + exp 2y)
 #pragma unroll
         for (int j = 0; j < N / 8; j++) {
-            const float2 factor = mine.row_pair(ROWS(factor), j), reference = mine.row_pair(ROWS(reference), j);
+            const float4 its = mine.row_pair(offsetof(row_words, factor), j); // two factors, two references
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                float y = power_of_two(s[j][i] * (i % 2 ? factor.y : factor.x));
+                float y = power_of_two(s[j][i] * (i % 2 ? its.y : its.x));
                 s[j][i] = softcap * 1.4426950408889634f * (1.0f - __fdividef(2.0f, 1.0f + y)) -
-                          (i % 2 ? reference.y : reference.x);
+                          (i % 2 ? its.w : its.z);
             }
         }
         return;
     }
 #pragma unroll
     for (int j = 0; j < N / 8; j++) {
-        const float2 factor = mine.row_pair(ROWS(factor), j), reference = mine.row_pair(ROWS(reference), j);
+        const float4 its = mine.row_pair(offsetof(row_words, factor), j); // two factors, two references
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            s[j][i] = fmaf(s[j][i], i % 2 ? factor.y : factor.x, i % 2 ? -reference.y : -reference.x);
+            s[j][i] = fmaf(s[j][i], i % 2 ? its.y : its.x, i % 2 ? -its.w : -its.z);
     }
 }
 
@@ -92,7 +92,7 @@ __device__ __forceinline__ bool limit_is_passed(const team_view<N> &mine, const 
     bool passed = false;
 #pragma unroll
     for (int j = 0; j < N / 8; j++) {
-        const float2 limit = mine.row_pair(ROWS(limit), j);
+        const float2 limit = mine.row_word(offsetof(row_words, limit), j);
         passed |= fmaxf(s[j][0], s[j][2]) > limit.x;
         passed |= fmaxf(s[j][1], s[j][3]) > limit.y;
     }
@@ -117,23 +117,24 @@ __device__ __forceinline__ void raise_references(const team_view<N> &mine, float
     mine.sync();
     if (at < N) {
         const float4 tops = *reinterpret_cast<const float4 *>(mine.table->top[at]);
-        float top = fmaxf(fmaxf(tops.x, tops.y), fmaxf(tops.z, tops.w)), limit = mine.table->limit[at];
+        row_words &row = mine.table->pair[at / 2];
+        float top = fmaxf(fmaxf(tops.x, tops.y), fmaxf(tops.z, tops.w)), limit = row.limit[at % 2];
         bool raised = top > limit;
-        mine.table->rise[at] = raised ? top : 0.0f;
-        mine.table->keep[at] = !raised ? 1.0f : limit == -INFINITY ? 0.0f : power_of_two(-top);
-        if (raised) mine.table->reference[at] += top, mine.table->limit[at] = RDK_ATTN_HEADROOM;
+        row.rise[at % 2] = raised ? top : 0.0f;
+        row.keep[at % 2] = !raised ? 1.0f : limit == -INFINITY ? 0.0f : power_of_two(-top);
+        if (raised) row.reference[at % 2] += top, row.limit[at % 2] = RDK_ATTN_HEADROOM;
     }
     mine.sync();
 #pragma unroll
     for (int j = 0; j < N / 8; j++) {
-        const float2 rise = mine.row_pair(ROWS(rise), j), keep = mine.row_pair(ROWS(keep), j);
-        sums[j][0] *= keep.x, sums[j][1] *= keep.y;
+        const float4 its = mine.row_pair(offsetof(row_words, rise), j); // two rises, two shares to keep
+        sums[j][0] *= its.z, sums[j][1] *= its.w;
 #pragma unroll
-        for (int i = 0; i < 4; i++) s[j][i] -= i % 2 ? rise.y : rise.x;
+        for (int i = 0; i < 4; i++) s[j][i] -= i % 2 ? its.y : its.x;
 #pragma unroll
         for (int t = 0; t < TILES; t++)
 #pragma unroll
-            for (int i = 0; i < 4; i++) o[t][j][i] *= i % 2 ? keep.y : keep.x;
+            for (int i = 0; i < 4; i++) o[t][j][i] *= i % 2 ? its.w : its.z;
     }
 }
 
@@ -179,7 +180,7 @@ __device__ __forceinline__ void store_averages(const team_view<N> &mine, void *s
     int64_t first = at + row * head_dim + dim + (FP8 ? lane / 4 * 2 : lane / 4);
 #pragma unroll
     for (int j = 0; j < N / 8; j++) {
-        const float2 scale = mine.row_pair(ROWS(scale), j);
+        const float2 scale = mine.row_word(offsetof(row_words, scale), j);
 #pragma unroll
         for (int e = 0; e < 2; e++) {
             float by = e ? scale.y : scale.x;
@@ -222,8 +223,9 @@ store_partial(const rdk_attn_sm90a_args &args, const chunk_record &w, int32_t fi
     if (at < N) {
         const float4 parts = *reinterpret_cast<const float4 *>(mine.table->top[at]);
         float total = (parts.x + parts.y) + (parts.z + parts.w);
-        mine.table->scale[at] = total == 0.0f ? 0.0f : __fdividef(1.0f, total);
-        float reference = mine.table->limit[at] == -INFINITY ? -INFINITY : mine.table->reference[at];
+        row_words &row = mine.table->pair[at / 2];
+        row.scale[at % 2] = total == 0.0f ? 0.0f : __fdividef(1.0f, total);
+        float reference = row.limit[at % 2] == -INFINITY ? -INFINITY : row.reference[at % 2];
         if (first + at < count)
             *reinterpret_cast<float2 *>(args.tops + (place + at) * 2) = make_float2(reference, total);
     }
@@ -331,7 +333,8 @@ __device__ __forceinline__ void attend(const rdk_attn_sm90a_args &args, const te
         const chunk_record &w = chunks->record[taken % RDK_ATTN_RECORDS]; // read anew where it is needed: registers are short
         if (w.begin == w.end) return;
         if (mine.thread() < N)
-            mine.table->reference[mine.thread()] = 0.0f, mine.table->limit[mine.thread()] = -INFINITY;
+            mine.table->pair[mine.thread() / 2].reference[mine.thread() % 2] = 0.0f,
+            mine.table->pair[mine.thread() / 2].limit[mine.thread() % 2] = -INFINITY;
         if (!w.same_rows) {
             if (args.q_vector)
                 load_queries<DIMS, N, FP8, true>(args, w, w.row_block * N, mine.queries, mine.table);
@@ -393,7 +396,7 @@ template <int DIMS, int N, bool FP8> struct team_layout {
         uint64_t *full = reinterpret_cast<uint64_t *>(chunks + 1);
         rings = {shared_bytes + team * ring_bytes, full, full + slots, args.key_slots, args.value_slots};
         view = {own, own + rdk_attn_query_bytes(DIMS, N), reinterpret_cast<row_table<N> *>(rest), team,
-                kept(smem_address(rest) + threadIdx.x % 4 * 8)};
+                kept(smem_address(rest) + threadIdx.x % 4 * (uint32_t)sizeof(row_words))};
     }
 };
 

@@ -219,18 +219,19 @@ __device__ __forceinline__ void stream_cache(const rdk_attn_sm90a_args &args, in
 }
 
 // ---- the queries --------------------------------------------------------------------------------------------------------
-// What a team knows of each of its rows, in shared memory.
-template <int N> struct row_table {
-    float top
-        [N]
-        [4]; // of each warp's keys of a step, less the reference; at the end of a chunk the sums of their weights
-    float factor[N];     // of a score: exponent taken off the query, scales of the call and of the keys
-    int32_t position[N]; // the last key that the row sees
+// What a team knows of two neighbouring rows, which a lane reads together.
+struct row_words {
+    float factor[2]; // of a score: exponent taken off the query, scales of the call and of the keys
     // What weights are relative to, and what a logit less that may reach before it is raised: a largest logit of the past and a
     // headroom, which spare most steps the search; 0 and -inf until the row sees a key.
-    float reference[N], limit[N];
-    float rise[N], keep[N]; // of a raise
-    float scale[N];         // 1 / sum of weights, at the end of a chunk
+    float reference[2], rise[2], keep[2], limit[2]; // rise, keep: of a raise
+    float scale[2];                                 // 1 / sum of weights, at the end of a chunk
+};
+// Of all its rows, in shared memory.
+template <int N> struct row_table {
+    row_words pair[N / 2];
+    float top[N][4];     // of each warp's keys of a step, less the reference; at the end of a chunk the sums of their weights
+    int32_t position[N]; // the last key that the row sees
 };
 
 // Eight neighbouring dims of a row of queries.
@@ -357,7 +358,7 @@ __device__ __forceinline__ void load_queries(const rdk_attn_sm90a_args &args, co
         for (int i = 0; i < at_once; i++) {
             int32_t row = at + i * shape::rows;
             if (lane == 0 && row < N) {
-                rows->factor[row] = powers[i] * factor;
+                rows->pair[row / 2].factor[row % 2] = powers[i] * factor;
                 rows->position[row] = w.kv_len - w.q_len + (first + row) / args.group;
             }
         }
