@@ -87,7 +87,13 @@ RDK_HOST_DEVICE int rdk_attn_query_bytes(int dims, int rows) {
 }
 // Weights of a step. Two sets spare a barrier a step; kernels of 56 rows have no registers for it.
 RDK_HOST_DEVICE int rdk_attn_weight_sets(int rows) {
+#ifdef SETS1
+    return 1 + 0 * rows;
+#elif defined(SETS24)
+    return rows <= 24 ? 2 : 1;
+#else
     return rows <= 40 ? 2 : 1;
+#endif
 }
 RDK_HOST_DEVICE int rdk_attn_operand_bytes(int dims, int rows) {
     return rdk_attn_query_bytes(dims, rows) + rdk_attn_weight_sets(rows) * rows * RDK_ATTN_STEP_KEYS * 2;

@@ -244,6 +244,9 @@ struct chunk_walk {
     ring_place keys, values;
     int32_t end, seen, seen_count;
     int32_t odd; // whose turn it is of two sets of weights
+#ifdef CL
+    bool settled;
+#endif
 };
 
 // One step: scores become weights, the next step's scores are asked for, values are summed.
@@ -270,12 +273,33 @@ __device__ __forceinline__ void attend_step(const rdk_attn_sm90a_args &args, con
             clear_values<DIMS, FP8>(rings.slots + slot * shape::slot_bytes, left);
         }
     }
+#ifdef CL
+    bool passed;
+    if (walk.settled) {
+        float top = s[0][0];
+#pragma unroll
+        for (int j = 0; j < N / 8; j++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) top = fmaxf(top, s[j][i]);
+        passed = top > RDK_ATTN_HEADROOM;
+    } else
+        passed = limit_is_passed<N>(mine, s);
+    auto settle = [&] { // every row has seen a key
+        int at = mine.thread();
+        walk.settled = !mine.any(at < N && mine.table->pair[at % N / 2].limit[at % 2] == -INFINITY);
+    };
+#else
     bool passed = limit_is_passed<N>(mine, s);
+    auto settle = [] {};
+#endif
     float part[N / 8][2];
     if constexpr (one_barrier)
         soften<N, FP8, false>(its_weights, s, part);
     else {
-        if (__builtin_expect(mine.any(passed), 0)) raise_references<DIMS / 64, N>(mine, s, sums, o);
+        if (__builtin_expect(mine.any(passed), 0)) {
+            raise_references<DIMS / 64, N>(mine, s, sums, o);
+            settle();
+        }
         soften<N, FP8, true>(its_weights, s, sums);
     }
     // The first values are read ahead of the next scores, whose products read shared memory too.
@@ -291,6 +315,7 @@ __device__ __forceinline__ void attend_step(const rdk_attn_sm90a_args &args, con
             soften<N, FP8, false>(its_weights, s, part);
             fence_async();
             mine.sync();
+            settle();
         }
 #pragma unroll
         for (int j = 0; j < N / 8; j++) sums[j][0] += part[j][0], sums[j][1] += part[j][1];
@@ -357,6 +382,9 @@ __device__ __forceinline__ void attend(const rdk_attn_sm90a_args &args, const te
 #pragma unroll
                 for (int i = 0; i < 4; i++) o[t][j][i] = 0.0f;
         }
+#ifdef CL
+        walk.settled = false;
+#endif
         int32_t step = w.begin;
         barrier_wait(rings.full + walk.keys.slot, walk.keys.turn);
         pin(o);
