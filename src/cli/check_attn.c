@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // radiance check: paged attention over the field's unified-attention grid (vLLM's test_triton_unified_attention: heads
 // (4,4) (8,2) (5,1), head 128 and 256, windows, softcap, its three sequences; 1.5e-2 absolute, 1e-2 relative), in both cache
-// types and both K orders. Without --full every seventh combination, with shorter sequences.
+// types and both K orders. Without --full every seventh combination (small shapes on a card: every seventeenth), with shorter
+// sequences. Then a list of head sizes.
 #include "check.h"
 
 #include <math.h>
@@ -19,15 +20,17 @@ typedef struct attn_data {
 static rd_status execute(check_case *c, const rd_plan *plan, const rd_kernel_info *kernel) {
     const attn_data *d = c->data;
     (void)kernel;
+    const bool codes = d->args.out.dtype == RD_DTYPE_E4M3;
     size_t bytes = (size_t)d->elems * rd_dtype_bytes(d->args.out.dtype);
     void *out = malloc(bytes);
     if (!out) return RD_E_NOMEM;
     memset(out, 0xff, bytes);
     rd_attn_args args = d->args;
     args.out.data = out;
+    if (codes) args.out_scale.data = c->outputs[1].got;
     rd_status status = check_call(c->ctx, &check_op_attn, plan, &args);
     for (int64_t i = 0; i < d->elems && status == RD_OK; i++)
-        c->outputs[0].got[i] = check_read(out, args.out.dtype, i);
+        c->outputs[0].got[i] = check_read(out, args.out.dtype, i) * (codes ? c->outputs[1].got[i / 128] : 1);
     free(out);
     return status;
 }
@@ -36,6 +39,7 @@ typedef struct attn_shape {
     int64_t q_heads, kv_heads, head_dim;
     rd_dtype q_dtype, kv_dtype;
     int32_t window, token_order, sinks;
+    bool codes; // of the output, in e4m3
     float softcap;
     const int32_t (*lens)[2]; // q_len, kv_len of each sequence
 } attn_shape;
@@ -71,9 +75,13 @@ static void run_case(check_run *run, const attn_shape *s, const char *lens_name,
           *sinks = check_values(state, RD_DTYPE_F32, s->q_heads, 1);
     int32_t *table = malloc((size_t)(SEQS * max_blocks) * sizeof *table), kv_lens[SEQS], q_starts[SEQS + 1];
     attn_data d = {.elems = tokens * s->q_heads * s->head_dim};
-    check_case c = {.at = longest, .execute = execute, .data = &d, .output_count = 1};
+    const bool codes = s->codes;
+    const rd_dtype out_dtype = codes ? RD_DTYPE_E4M3 : s->q_dtype;
+    check_case c = {.at = longest, .execute = execute, .data = &d, .output_count = 1 + codes};
+    // A value within the kernel's error of the middle of two codes may go either way: a step of e4m3 is up to 1/8 of it.
     if (!q || !k || !v || !scales || !sinks || !table ||
-        check_output_new(&c.outputs[0], CHECK_CLOSE, 1e-2, 1.5e-2, d.elems) != RD_OK) {
+        check_output_new(&c.outputs[0], CHECK_CLOSE, codes ? 0.135 : 1e-2, 1.5e-2, d.elems) != RD_OK ||
+        (codes && check_output_new(&c.outputs[1], CHECK_CLOSE, 1e-2, 1.5e-2 / 448, d.elems / 128) != RD_OK)) {
         run->status = cli_error(RD_E_NOMEM, "out of memory");
     } else {
         for (int64_t i = 0; i < 2 * s->kv_heads; i++)
@@ -87,11 +95,13 @@ static void run_case(check_run *run, const attn_shape *s, const char *lens_name,
             .block_table = rd_tensor_2d(table, RD_DTYPE_I32, SEQS, max_blocks),
             .kv_lens = rd_tensor_1d(kv_lens, RD_DTYPE_I32, SEQS),
             .q_starts = rd_tensor_1d(q_starts, RD_DTYPE_I32, SEQS + 1),
-            .out = rd_tensor_3d(NULL, s->q_dtype, tokens, s->q_heads, s->head_dim),
+            .out = rd_tensor_3d(NULL, out_dtype, tokens, s->q_heads, s->head_dim),
             .scale = 1 / sqrtf((float)s->head_dim),
             .softcap = s->softcap,
             .window = s->window,
             .max_q_len = (int32_t)longest};
+        if (codes)
+            d.args.out_scale = rd_tensor_2d(NULL, RD_DTYPE_F32, tokens, s->q_heads * s->head_dim / 128);
         if (fp8)
             d.args.k_scale = rd_tensor_1d(scales, RD_DTYPE_F32, s->kv_heads),
             d.args.v_scale = rd_tensor_1d(scales + s->kv_heads, RD_DTYPE_F32, s->kv_heads);
@@ -105,20 +115,20 @@ static void run_case(check_run *run, const attn_shape *s, const char *lens_name,
                                    RD_INT("block_tokens", BLOCK_TOKENS),
                                    RD_WORD("q_dtype", rd_dtype_name(s->q_dtype)),
                                    RD_WORD("kv_dtype", rd_dtype_name(s->kv_dtype)),
-                                   RD_WORD("out_dtype", rd_dtype_name(s->q_dtype)),
+                                   RD_WORD("out_dtype", rd_dtype_name(out_dtype)),
                                    RD_WORD("k_order", s->token_order ? "token" : "dim"),
                                    RD_INT("window", s->window > 0),
                                    RD_INT("softcap", s->softcap > 0),
                                    RD_INT("sinks", s->sinks),
                                    RD_INT("causal", 1)};
         c.params = params, c.param_count = CLI_COUNT(params);
-        snprintf(c.name, sizeof c.name, "heads %d/%d of %d, %s, K by %s, window %d, softcap %g%s, %s",
+        snprintf(c.name, sizeof c.name, "heads %d/%d of %d, %s%s, K by %s, window %d, softcap %g%s, %s",
                  (int)s->q_heads, (int)s->kv_heads, (int)s->head_dim, rd_dtype_name(s->kv_dtype),
-                 s->token_order ? "token" : "dim", s->window, (double)s->softcap, s->sinks ? ", sinks" : "",
-                 lens_name);
+                 codes ? " to codes" : "", s->token_order ? "token" : "dim", s->window, (double)s->softcap,
+                 s->sinks ? ", sinks" : "", lens_name);
         check_case_run(run, &c);
-        check_output_free(&c.outputs[0]);
     }
+    check_output_free(&c.outputs[0]), check_output_free(&c.outputs[1]);
     free(q), free(k), free(v), free(scales), free(sinks), free(table);
 }
 
@@ -127,11 +137,28 @@ typedef struct attn_batch {
     int32_t lens[SEQS][2];
 } attn_batch;
 
+enum { COMBINATIONS = 3 * 3 * 4 * 2 * 2 * 2 * 2 };
+// After the grid, in both cache types and with few and many rows: every size that a card's kernels are compiled for, and 80.
+static const int other_heads[][3] = {{4, 4, 64},  {4, 4, 128}, {8, 2, 128}, {4, 4, 256},
+                                     {8, 2, 256}, {6, 2, 512}, {6, 2, 80}};
+enum { OTHER_SHAPES = 2 * CLI_COUNT(other_heads) };
+static attn_shape other_shape(int index) {
+    const int *head = other_heads[index / 2];
+    return (attn_shape){.q_heads = head[0],
+                        .kv_heads = head[1],
+                        .head_dim = head[2],
+                        .q_dtype = RD_DTYPE_BF16,
+                        .kv_dtype = index % 2 ? RD_DTYPE_E4M3 : RD_DTYPE_BF16,
+                        .window = index % 3 ? 0 : 100,
+                        .softcap = index % 5 ? 0 : 50,
+                        .sinks = index % 4 == 1};
+}
+
 // Combination `index` of the grid; false past the end.
 static bool shape_at(int index, attn_shape *s) {
     static const int heads[][2] = {{4, 4}, {8, 2}, {5, 1}}, dims[] = {128, 256, 64},
                      windows[] = {0, 64, 128, 256};
-    if (index >= 3 * 3 * 4 * 2 * 2 * 2 * 2) return false;
+    if (index >= COMBINATIONS) return false;
     const int *head = heads[index % 3];
     *s = (attn_shape){.q_heads = head[0],
                       .kv_heads = head[1],
@@ -153,10 +180,20 @@ void check_attn(check_run *run) {
     bool is_prefill = !strcmp(run->op, "attn_prefill");
     uint64_t state = run->seed;
     attn_shape s;
-    for (int i = 0; shape_at(i, &s) && run->status == RD_OK; i += run->full ? 1 : 7) {
-        const attn_batch *batch =
-            is_prefill ? run->full ? &prefill_full : &prefill_quick : &decode[(i / 7 + i) % 2];
+    const attn_batch *prefill = run->full ? &prefill_full : &prefill_quick;
+    const int step = run->full ? 1 : run->small && !run->simulated ? 17 : 7;
+    for (int i = 0, batches = 0; shape_at(i, &s) && run->status == RD_OK; i += step, batches++) {
+        const attn_batch *batch = is_prefill ? prefill : &decode[batches % 2];
         s.lens = batch->lens;
         run_case(run, &s, batch->name, &state);
+        if (is_prefill || s.kv_dtype != RD_DTYPE_E4M3 || s.head_dim % 128 || s.token_order) continue;
+        s.codes = true;
+        run_case(run, &s, batch->name, &state);
     }
+    for (int i = 0; i < OTHER_SHAPES && run->status == RD_OK; i++)
+        for (int batch = 0; batch < (is_prefill ? 1 : CLI_COUNT(decode)); batch++) {
+            s = other_shape(i);
+            s.lens = is_prefill ? prefill->lens : decode[batch].lens;
+            run_case(run, &s, is_prefill ? prefill->name : decode[batch].name, &state);
+        }
 }

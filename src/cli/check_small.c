@@ -3,6 +3,7 @@
 // output may be one step (2^-7) off where the unrounded values straddle a boundary; f32 outputs within 2e-5.
 #include "check.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,35 +106,51 @@ static bool have(check_run *run, const void *a, const void *b, const void *c, co
 
 static const int64_t widths[] = {1, 15, 16, 17, 127, 576, 1536, 2048, 3884, 5120};
 
+typedef struct norm_case {
+    int64_t m, k;
+    rd_dtype x, y, other; // other: of residual and weight
+    bool residual, unit_offset;
+} norm_case;
+
+static void rmsnorm_case(check_run *run, const norm_case *c, uint64_t *state) {
+    const int64_t m = c->m, k = c->k;
+    void *xs = check_values(state, c->x, m * k, 3), *rs = check_values(state, c->other, m * k, 1),
+         *ws = check_values(state, c->other, k, 1);
+    if (have(run, xs, rs, ws, ws)) {
+        small_data d = {.args.rmsnorm = {.struct_size = sizeof(rd_rmsnorm_args),
+                                         .x = rd_tensor_2d(xs, c->x, m, k),
+                                         .weight = rd_tensor_1d(ws, c->other, k),
+                                         .y = rd_tensor_2d(NULL, c->y, m, k),
+                                         .eps = 1e-6f,
+                                         .unit_offset = c->unit_offset},
+                        .op = &check_op_rmsnorm};
+        d.written[0] = &d.args.rmsnorm.y;
+        if (c->residual)
+            d.args.rmsnorm.residual = rd_tensor_2d(rs, c->other, m, k),
+            d.written[1] = &d.args.rmsnorm.residual;
+        const rd_param params[] = {
+            RD_INT("k", k), RD_WORD("x_dtype", rd_dtype_name(c->x)), RD_WORD("y_dtype", rd_dtype_name(c->y)),
+            RD_WORD("weight_dtype", rd_dtype_name(c->other)), RD_INT("residual", c->residual)};
+        char name[96];
+        snprintf(name, sizeof name, "m=%lld k=%lld %s to %s%s", (long long)m, (long long)k,
+                 rd_dtype_name(c->x), rd_dtype_name(c->y), c->residual ? ", residual" : "");
+        run_case(run, &d, CHECK_CLOSE, 1e-30, name, m, params, CLI_COUNT(params));
+    }
+    free(xs), free(rs), free(ws);
+}
+
 void check_rmsnorm(check_run *run) {
     uint64_t state = run->seed;
     for (int i = 0; i < CLI_COUNT(widths) * 4; i++) {
-        int64_t k = widths[i / 4], m = i & 1 ? 83 : 7;
-        rd_dtype x = types[i & 1], y = types[i >> 1 & 1];
-        bool residual = i % 3 == 0;
-        void *xs = check_values(&state, x, m * k, 3), *rs = check_values(&state, RD_DTYPE_BF16, m * k, 1),
-             *ws = check_values(&state, RD_DTYPE_BF16, k, 1);
-        if (have(run, xs, rs, ws, ws)) {
-            small_data d = {.args.rmsnorm = {.struct_size = sizeof(rd_rmsnorm_args),
-                                             .x = rd_tensor_2d(xs, x, m, k),
-                                             .weight = rd_tensor_1d(ws, RD_DTYPE_BF16, k),
-                                             .y = rd_tensor_2d(NULL, y, m, k),
-                                             .eps = 1e-6f,
-                                             .unit_offset = i / 2 & 1},
-                            .op = &check_op_rmsnorm};
-            d.written[0] = &d.args.rmsnorm.y;
-            if (residual)
-                d.args.rmsnorm.residual = rd_tensor_2d(rs, RD_DTYPE_BF16, m, k),
-                d.written[1] = &d.args.rmsnorm.residual;
-            const rd_param params[] = {RD_INT("k", k), RD_WORD("x_dtype", rd_dtype_name(x)),
-                                       RD_WORD("y_dtype", rd_dtype_name(y)), RD_WORD("weight_dtype", "bf16"),
-                                       RD_INT("residual", residual)};
-            char name[96];
-            snprintf(name, sizeof name, "m=%lld k=%lld %s to %s%s", (long long)m, (long long)k,
-                     rd_dtype_name(x), rd_dtype_name(y), residual ? ", residual" : "");
-            run_case(run, &d, CHECK_CLOSE, 1e-30, name, m, params, CLI_COUNT(params));
-        }
-        free(xs), free(rs), free(ws);
+        const norm_case c = {i & 1 ? 83 : 7, widths[i / 4], types[i & 1], types[i >> 1 & 1],
+                             RD_DTYPE_BF16,  i % 3 == 0,    i / 2 & 1};
+        rmsnorm_case(run, &c, &state);
+    }
+    // Few rows and many of one 16-bit type have kernels of their own.
+    for (int i = 0; i < 8; i++) {
+        const rd_dtype type = i & 1 ? RD_DTYPE_F16 : RD_DTYPE_BF16;
+        const norm_case c = {i & 2 ? 83 : 7, 576, type, type, type, i & 4, i & 1};
+        rmsnorm_case(run, &c, &state);
     }
 }
 
@@ -272,11 +289,11 @@ void check_kv_write(check_run *run) {
 
 // ---- rope_kv_write: few shapes, because the halves have their own ----------------------------------------------------------
 
-static void rope_kv_write_case(check_run *run, uint64_t *state, int64_t head_dim, int64_t rotary, int i,
-                               int32_t tokens) {
+static void rope_kv_write_case(check_run *run, uint64_t *state, int64_t head_dim, int64_t rotary, rd_dtype x,
+                               int i, int32_t tokens) {
     enum { MOST_TOKENS = 1500, Q_HEADS = 6, HEADS = 3, BLOCK_TOKENS = 32 };
     const int64_t blocks = tokens / BLOCK_TOKENS + 5;
-    const rd_dtype x = types[i & 1], kv = i >> 1 & 1 ? RD_DTYPE_E4M3 : RD_DTYPE_BF16;
+    const rd_dtype kv = i >> 1 & 1 ? RD_DTYPE_E4M3 : RD_DTYPE_BF16;
     const rd_dtype weight_dtype = i >> 1 & 1 ? x : RD_DTYPE_BF16;
     const bool token_order = i >> 2 & 1, norm = i % 3 == 1, interleaved = i % 5 == 2;
     int32_t positions[MOST_TOKENS];
@@ -334,42 +351,58 @@ void check_rope_kv_write(check_run *run) {
     static const int64_t dims[][2] = {{64, 64}, {128, 128}, {256, 64}, {80, 40}, {2, 2}, {512, 512}};
     uint64_t state = run->seed;
     for (int i = 0; i < CLI_COUNT(dims) * 8; i++)
-        rope_kv_write_case(run, &state, dims[i / 8][0], dims[i / 8][1], i, 19);
+        rope_kv_write_case(run, &state, dims[i / 8][0], dims[i / 8][1], types[i & 1], i, 19);
     for (int i = 0; i < 16 && !run->small; i++) // enough for several heads a warp
-        rope_kv_write_case(run, &state, i < 8 ? 128 : 256, 64, i, 1500);
+        rope_kv_write_case(run, &state, i < 8 ? 128 : 256, 64, types[i & 1], i, 1500);
+    // Each type that a card has kernels for, by head size, with few tokens and many; neox, K by dim.
+    static const rd_dtype all[] = {RD_DTYPE_BF16, RD_DTYPE_F16, RD_DTYPE_F32};
+    for (int i = 0; i < 2 * 2 * CLI_COUNT(all) && (run->on_card || run->full); i++)
+        rope_kv_write_case(run, &state, i & 1 ? 256 : 128, 64, all[i / 4], i & 1 ? 1 : 3, i & 2 ? 1500 : 19);
 }
 
 // ---- sample: the same token but where the draw falls within f32 rounding of a boundary -------------------------------------
 
-void check_sample(check_run *run) {
-    static const int64_t vocabs[] = {1, 17, 1000, 49152}, small_vocabs[] = {1, 17, 1000, 20000};
-    const bool small = run->small && !run->full;
-    uint64_t state = run->seed;
-    for (int i = 0; i < CLI_COUNT(vocabs); i++) {
-        // 32 rows are the fewest that hold every mix of the settings below.
-        const int64_t vocab = small ? small_vocabs[i] : vocabs[i], rows = small          ? 32
-                                                                          : vocab > 1000 ? 40
-                                                                                         : 1000;
-        float *logits = check_values(&state, RD_DTYPE_F32, rows * vocab, 3);
-        rd_sample_row *settings = calloc((size_t)rows, sizeof *settings);
-        if (have(run, logits, settings, logits, settings)) {
-            for (int64_t r = 0; r < rows; r++)
-                settings[r] = (rd_sample_row){.temperature = (float)(r % 4) * 0.5f,
-                                              .top_p = r & 4 ? 0.9f : 1,
-                                              .min_p = r & 8 ? 0.05f : 0,
-                                              .top_k = r & 16 ? 40 : 0,
-                                              .seed = check_random(&state),
-                                              .counter = (uint64_t)r};
-            small_data d = {.args.sample = {sizeof(rd_sample_args),
-                                            rd_tensor_2d(logits, RD_DTYPE_F32, rows, vocab), settings,
-                                            rd_tensor_1d(NULL, RD_DTYPE_I32, rows)},
-                            .op = &check_op_sample};
-            d.written[0] = &d.args.sample.ids;
-            const rd_param params[] = {RD_INT("vocab", vocab)};
-            char name[96];
-            snprintf(name, sizeof name, "vocab=%lld rows=%lld", (long long)vocab, (long long)rows);
-            run_case(run, &d, CHECK_SHARE, 1, name, 0, params, CLI_COUNT(params));
+// Every mix of the settings comes around in 32 rows. equal: 0, or logits are 0 and +-2 but for a few and so many neighbours share one, so
+// that draws and the bound of a small top_k fall among many equal tokens; 32 of them meet in a warp, which the checkers of races
+// follow faster.
+static void sample_case(check_run *run, uint64_t *state, int64_t vocab, int64_t rows, int64_t equal) {
+    float *logits = check_values(state, RD_DTYPE_F32, rows * vocab, equal ? 1 : 3);
+    rd_sample_row *settings = calloc((size_t)rows, sizeof *settings);
+    if (have(run, logits, settings, logits, settings)) {
+        for (int64_t i = 0; i < rows * vocab && equal; i++)
+            logits[i] = 2 * roundf(logits[i - i % vocab % equal] / 2);
+        for (int64_t r = 0; r < rows; r++) {
+            const int64_t mix = r * 11 + 3; // few rows differ much
+            settings[r] = (rd_sample_row){.temperature = (float)(mix % 4) * 0.5f,
+                                          .top_p = mix & 4 ? 0.9f : 1,
+                                          .min_p = mix & 8 ? 0.05f : 0,
+                                          .top_k = mix & 16 ? 40 : 0,
+                                          .seed = check_random(state),
+                                          .counter = (uint64_t)r};
         }
-        free(logits), free(settings);
+        small_data d = {.args.sample = {sizeof(rd_sample_args),
+                                        rd_tensor_2d(logits, RD_DTYPE_F32, rows, vocab), settings,
+                                        rd_tensor_1d(NULL, RD_DTYPE_I32, rows)},
+                        .op = &check_op_sample};
+        d.written[0] = &d.args.sample.ids;
+        const rd_param params[] = {RD_INT("vocab", vocab)};
+        char name[96];
+        snprintf(name, sizeof name, "vocab=%lld rows=%lld%s", (long long)vocab, (long long)rows,
+                 equal ? ", ties" : "");
+        run_case(run, &d, CHECK_SHARE, 1, name, 0, params, CLI_COUNT(params));
     }
+    free(logits), free(settings);
+}
+
+void check_sample(check_run *run) {
+    static const struct grid {
+        int64_t vocab, rows, equal;
+    } whole[] = {{1, 1000, 0},   {17, 1000, 0},   {1000, 1000, 0},
+                 {49152, 40, 0}, {1000, 1000, 1}, {49152, 40, 1}},
+      small[] = {{1, 2, 0}, {17, 8, 0}, {1000, 16, 0}, {20000, 8, 0}, {1000, 8, 32}, {16384, 4, 32}};
+    const bool few = run->small && !run->full;
+    const struct grid *grid = few ? small : whole;
+    uint64_t state = run->seed;
+    for (int i = 0; i < (few ? CLI_COUNT(small) : CLI_COUNT(whole)); i++)
+        sample_case(run, &state, grid[i].vocab, grid[i].rows, grid[i].equal);
 }

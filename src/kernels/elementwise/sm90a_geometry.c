@@ -7,7 +7,7 @@
 
 enum { ROW_ELEMS = RDK_ROW_THREADS * 8 }; // of one block of the kernels that take eight elements a thread
 
-// Axes of a grid.
+// Rows or tokens are the first axis of a launch, which has room for any number; what is left of a row is the second.
 enum { GRID_X_MAX = INT32_MAX, GRID_Y_MAX = 65535 };
 
 static int32_t one_launch(rdi_launch *out, const char *kernel, int64_t x, int64_t y, uint32_t block,
@@ -73,8 +73,8 @@ int32_t rdi_act_mul_sm90a_geometry(const void *args, void *ws, const rd_device_i
         .y_type = rdk_type_code(a->y_dtype),
         .gelu = a->act == RDI_ACT_GELU_TANH,
     };
-    if (!rdi_launch_takes_count("act_mul", "gate: shape[0]", a->m, GRID_Y_MAX)) return 0;
-    return one_launch(out, "rdk_act_mul_sm90a", rdi_ceil_div(a->k, ROW_ELEMS), a->m, RDK_ROW_THREADS, &kernel,
+    if (!rdi_launch_takes_count("act_mul", "k", a->k, GRID_Y_MAX * ROW_ELEMS)) return 0;
+    return one_launch(out, "rdk_act_mul_sm90a", a->m, rdi_ceil_div(a->k, ROW_ELEMS), RDK_ROW_THREADS, &kernel,
                       sizeof kernel);
 }
 
@@ -163,8 +163,10 @@ int32_t rdi_kv_write_sm90a_geometry(const void *args, void *ws, const rd_device_
     (void)ws, (void)device;
     const rdk_kv_write_sm90a_args kernel = kv_write_args(a);
     int64_t pieces = rdi_mul_capped(a->kv_heads, rdi_ceil_div(a->head_dim, 8));
-    if (!rdi_launch_takes_count("kv_write", "k: shape[0]", a->tokens, GRID_Y_MAX)) return 0;
-    return one_launch(out, "rdk_kv_write_sm90a", rdi_ceil_div(pieces, RDK_ROW_THREADS), a->tokens,
+    if (!rdi_launch_takes_count("kv_write", "k: 16-byte pieces of a token", pieces,
+                                GRID_Y_MAX * RDK_ROW_THREADS))
+        return 0;
+    return one_launch(out, "rdk_kv_write_sm90a", a->tokens, rdi_ceil_div(pieces, RDK_ROW_THREADS),
                       RDK_ROW_THREADS, &kernel, sizeof kernel);
 }
 
@@ -225,8 +227,8 @@ int32_t rdi_embed_sm90a_geometry(const void *args, void *ws, const rd_device_inf
         .y_type = rdk_type_code(a->y_dtype),
         .scale = a->scale,
     };
-    if (!rdi_launch_takes_count("embed", "ids: shape[0]", a->tokens, GRID_Y_MAX)) return 0;
-    return one_launch(out, "rdk_embed_sm90a", rdi_ceil_div(a->k, ROW_ELEMS), a->tokens, RDK_ROW_THREADS,
+    if (!rdi_launch_takes_count("embed", "k", a->k, GRID_Y_MAX * ROW_ELEMS)) return 0;
+    return one_launch(out, "rdk_embed_sm90a", a->tokens, rdi_ceil_div(a->k, ROW_ELEMS), RDK_ROW_THREADS,
                       &kernel, sizeof kernel);
 }
 

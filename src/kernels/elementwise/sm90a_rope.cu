@@ -220,14 +220,14 @@ __device__ __forceinline__ void write_v(const rdk_kv_write_sm90a_args &args, cac
     write_cache(args.v_cache, args.kv_type, at, args.vc_stride_dim, args.head_dim - d, scale, v);
 }
 
-// Grid (heads * dims / 8, tokens).
+// Grid (tokens, heads * dims / 8).
 extern "C" __global__ void __launch_bounds__(RDK_ROW_THREADS)
     rdk_kv_write_sm90a(const __grid_constant__ rdk_kv_write_sm90a_args args) {
     launch_dependents();
-    int32_t lanes = (args.head_dim + 7) / 8, unit = blockIdx.x * RDK_ROW_THREADS + threadIdx.x;
+    int32_t lanes = (args.head_dim + 7) / 8, unit = blockIdx.y * RDK_ROW_THREADS + threadIdx.x;
     int32_t head = min(unit / lanes, args.kv_heads - 1), d = unit % lanes * 8;
     const kv_scale k_scale(args.k_scale, head), v_scale(args.v_scale, head);
-    int64_t token = blockIdx.y, stride;
+    int64_t token = blockIdx.x, stride;
     cached_token to;
     wait_dependencies();
     if (unit / lanes >= args.kv_heads) return;
