@@ -14,7 +14,7 @@ enum {
     RDK_ATTN_RECORDS = 4,            // chunks that a loading warp announces ahead
     RDK_ATTN_PREFETCH_BYTES = 65536, // that a loading warp asks for before the kernels ahead are complete
     RDK_ATTN_HEADROOM = 8,           // weights reach 2 to this: exact in 16 bits
-    RDK_ATTN_LANE_BLOCKS = 5,        // blocks whose shares a lane works out: a grid has at most 32 times as many
+    RDK_ATTN_LANE_BLOCKS = 5, // blocks whose shares a lane works out: a grid has at most 32 times as many
     RDK_ATTN_MERGE_GROUPS = 16,
     RDK_ATTN_MERGE_LANES = 16, // of 16 bytes
     RDK_ATTN_CODE_GROUP = 128, // elements of an e4m3 output that share a scale
@@ -88,13 +88,7 @@ RDK_HOST_DEVICE int rdk_attn_query_bytes(int dims, int rows) {
 }
 // Weights of a step. Two sets spare a barrier a step; kernels of 56 rows have no registers for it.
 RDK_HOST_DEVICE int rdk_attn_weight_sets(int rows) {
-#ifdef SETS1
-    return 1 + 0 * rows;
-#elif defined(SETS24)
-    return rows <= 24 ? 2 : 1;
-#else
     return rows <= 40 ? 2 : 1;
-#endif
 }
 RDK_HOST_DEVICE int rdk_attn_operand_bytes(int dims, int rows) {
     return rdk_attn_query_bytes(dims, rows) + rdk_attn_weight_sets(rows) * rows * RDK_ATTN_STEP_KEYS * 2;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // attn_decode on Hopper: split over the keys, two launches.
 //
-// The first runs a block a multiprocessor with two to four teams of four warps. Each team walks its share of all chunks of keys
-// (sm90a_decode_work.cuh): a loading warp of its own streams keys and values through rings in shared memory, and the team attends
+// The first runs a block a multiprocessor with two to four teams of four warps, which share the block's chunks of keys
+// (sm90a_decode_work.cuh): a loading warp of each streams keys and values through rings in shared memory, and the team attends
 // them 64 keys a step for up to 56 rows (query tokens times heads of the group). Every chunk leaves a partial result for each
 // row, and the second launch adds those up in order of position. Chunks are cut at absolute positions and lengths are read here, on
 // the device: one captured graph serves every length up to its bound, and a row's bits follow from positions.
@@ -66,8 +66,7 @@ __device__ __forceinline__ void relate_scores(float softcap, const team_view<N> 
     for (int j = 0; j < N / 8; j++) {
         const float4 its = mine.row_pair(offsetof(row_words, factor), j); // two factors, two references
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            s[j][i] = fmaf(s[j][i], i % 2 ? its.y : its.x, i % 2 ? -its.w : -its.z);
+        for (int i = 0; i < 4; i++) s[j][i] = fmaf(s[j][i], i % 2 ? its.y : its.x, i % 2 ? -its.w : -its.z);
     }
 }
 
@@ -141,7 +140,8 @@ __device__ __forceinline__ void raise_references(const team_view<N> &mine, float
 // Logits become weights: 16-bit rows of 64 keys under the swizzle (what lies key by key in the lanes is stored transposed), and each
 // lane's sums of its own, in addition to what stands there or in its place. The logits stay as they are.
 template <int N, bool FP8, bool ADD>
-__device__ __forceinline__ void soften(unsigned char *weights, const float (&s)[N / 8][4], float (&sums)[N / 8][2]) {
+__device__ __forceinline__ void soften(unsigned char *weights, const float (&s)[N / 8][4],
+                                       float (&sums)[N / 8][2]) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, row = lane % 8, half = lane / 8 % 2;
     uint32_t at = smem_address(weights) + row * 128 + ((warp * 2 + half) ^ row) * 16;
 #pragma unroll
@@ -149,7 +149,8 @@ __device__ __forceinline__ void soften(unsigned char *weights, const float (&s)[
         float p[4];
 #pragma unroll
         for (int i = 0; i < 4; i++) p[i] = power_of_two(s[j][i]);
-        sums[j][0] = (ADD ? sums[j][0] : 0.0f) + (p[0] + p[2]), sums[j][1] = (ADD ? sums[j][1] : 0.0f) + (p[1] + p[3]);
+        sums[j][0] = (ADD ? sums[j][0] : 0.0f) + (p[0] + p[2]),
+        sums[j][1] = (ADD ? sums[j][1] : 0.0f) + (p[1] + p[3]);
         asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(at + j * 1024),
                      "r"(pack_weights<FP8>(p[0], p[1])), "r"(pack_weights<FP8>(p[2], p[3]))
                      : "memory");
@@ -244,9 +245,6 @@ struct chunk_walk {
     ring_place keys, values;
     int32_t end, seen, seen_count;
     int32_t odd; // whose turn it is of two sets of weights
-#ifdef CL
-    bool settled;
-#endif
 };
 
 // One step: scores become weights, the next step's scores are asked for, values are summed.
@@ -273,33 +271,12 @@ __device__ __forceinline__ void attend_step(const rdk_attn_sm90a_args &args, con
             clear_values<DIMS, FP8>(rings.slots + slot * shape::slot_bytes, left);
         }
     }
-#ifdef CL
-    bool passed;
-    if (walk.settled) {
-        float top = s[0][0];
-#pragma unroll
-        for (int j = 0; j < N / 8; j++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) top = fmaxf(top, s[j][i]);
-        passed = top > RDK_ATTN_HEADROOM;
-    } else
-        passed = limit_is_passed<N>(mine, s);
-    auto settle = [&] { // every row has seen a key
-        int at = mine.thread();
-        walk.settled = !mine.any(at < N && mine.table->pair[at % N / 2].limit[at % 2] == -INFINITY);
-    };
-#else
     bool passed = limit_is_passed<N>(mine, s);
-    auto settle = [] {};
-#endif
     float part[N / 8][2];
     if constexpr (one_barrier)
         soften<N, FP8, false>(its_weights, s, part);
     else {
-        if (__builtin_expect(mine.any(passed), 0)) {
-            raise_references<DIMS / 64, N>(mine, s, sums, o);
-            settle();
-        }
+        if (__builtin_expect(mine.any(passed), 0)) raise_references<DIMS / 64, N>(mine, s, sums, o);
         soften<N, FP8, true>(its_weights, s, sums);
     }
     // The first values are read ahead of the next scores, whose products read shared memory too.
@@ -315,7 +292,6 @@ __device__ __forceinline__ void attend_step(const rdk_attn_sm90a_args &args, con
             soften<N, FP8, false>(its_weights, s, part);
             fence_async();
             mine.sync();
-            settle();
         }
 #pragma unroll
         for (int j = 0; j < N / 8; j++) sums[j][0] += part[j][0], sums[j][1] += part[j][1];
@@ -355,11 +331,13 @@ __device__ __forceinline__ void attend(const rdk_attn_sm90a_args &args, const te
     wait_dependencies();
     while (true) {
         barrier_wait(chunks->full + taken % RDK_ATTN_RECORDS, taken / RDK_ATTN_RECORDS % 2);
-        const chunk_record &w = chunks->record[taken % RDK_ATTN_RECORDS]; // read anew where it is needed: registers are short
+        const chunk_record &w =
+            chunks->record[taken % RDK_ATTN_RECORDS]; // read anew where it is needed: registers are short
         if (w.begin == w.end) return;
-        if (mine.thread() < N)
-            mine.table->pair[mine.thread() / 2].reference[mine.thread() % 2] = 0.0f,
-            mine.table->pair[mine.thread() / 2].limit[mine.thread() % 2] = -INFINITY;
+        if (mine.thread() < N) {
+            row_words &row = mine.table->pair[mine.thread() / 2];
+            row.reference[mine.thread() % 2] = 0.0f, row.limit[mine.thread() % 2] = -INFINITY;
+        }
         if (!w.same_rows) {
             if (args.q_vector)
                 load_queries<DIMS, N, FP8, true>(args, w, w.row_block * N, mine.queries, mine.table);
@@ -382,9 +360,6 @@ __device__ __forceinline__ void attend(const rdk_attn_sm90a_args &args, const te
 #pragma unroll
                 for (int i = 0; i < 4; i++) o[t][j][i] = 0.0f;
         }
-#ifdef CL
-        walk.settled = false;
-#endif
         int32_t step = w.begin;
         barrier_wait(rings.full + walk.keys.slot, walk.keys.turn);
         pin(o);
@@ -470,22 +445,8 @@ template <int DIMS, int N, bool FP8> __device__ __forceinline__ void decode(cons
     DECODE_KERNEL(type_, 256, 24, fp8_)                                                                      \
     DECODE_KERNEL(type_, 256, 56, fp8_)                                                                      \
     DECODE_KERNEL(type_, 512, 24, fp8_)
-#ifdef ONLY
-#ifdef ONE
-DECODE_KERNEL(fp8, 256, 56, true)
-#else
-DECODE_KERNEL(fp8, 128, 8, true)
-DECODE_KERNEL(fp8, 128, 24, true)
-DECODE_KERNEL(fp8, 128, 40, true)
-DECODE_KERNEL(fp8, 256, 8, true)
-DECODE_KERNEL(fp8, 256, 24, true)
-DECODE_KERNEL(fp8, 256, 56, true)
-DECODE_KERNEL(bf16, 256, 8, false)
-#endif
-#else
 DECODE_KERNELS(fp8, true)
 DECODE_KERNELS(bf16, false)
-#endif
 
 #define MERGE_KERNEL(name_, fp8_, codes_)                                                                    \
     extern "C" __global__ void __launch_bounds__(RDK_ATTN_MERGE_GROUPS *RDK_ATTN_MERGE_LANES, 4)             \

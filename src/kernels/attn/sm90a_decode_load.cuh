@@ -167,8 +167,8 @@ __device__ __forceinline__ void load_matrix(const rdk_attn_sm90a_args &args, con
 // A loading warp. Before the kernels ahead are complete it finds its chunks and asks for the first steps, a hint alone (the map keeps
 // every address inside the cache). What those kernels may still write, lengths and pages, is read again after them; the cut of the
 // work stands where no length has changed. taken: chunks of the block that its teams have; each begins with its own.
-__device__ __forceinline__ void stream_cache(const rdk_attn_sm90a_args &args, int team, const cache_rings &rings, chunk_ring *chunks,
-                                             int32_t *taken) {
+__device__ __forceinline__ void stream_cache(const rdk_attn_sm90a_args &args, int team,
+                                             const cache_rings &rings, chunk_ring *chunks, int32_t *taken) {
     int32_t lane = threadIdx.x % 32, boxes = RDK_ATTN_STEP_KEYS / args.box_tokens;
     ring_place keys = {0, 1}, values = {0, 1}, record = {0, 1}; // the first turn finds every slot free
     page_window pages = {-1, 0, 0};
@@ -192,14 +192,17 @@ __device__ __forceinline__ void stream_cache(const rdk_attn_sm90a_args &args, in
         }
         wait_dependencies();
         pages.seq = -1;
-        if (some) look_at_boxes(args, w, w.begin * boxes, boxes, pages); // on its way together with the lengths
+        if (some)
+            look_at_boxes(args, w, w.begin * boxes, boxes, pages); // on its way together with the lengths
         const attn_sequence now = open_sequence(args, lane);
-        bool kept_length = now.q_begin == mine.q_begin && now.q_len == mine.q_len && now.kv_len == mine.kv_len;
+        bool kept_length =
+            now.q_begin == mine.q_begin && now.q_len == mine.q_len && now.kv_len == mine.kv_len;
         if (__all_sync(0xffffffffu, kept_length && args.seqs <= 32)) break;
         mine = now;
         pages.seq = -1;
     }
-    int32_t seq = -1, kv_head = 0, row_block = 0, at = team, ticket = team; // announced last; of the block's chunks: this, the next
+    int32_t seq = -1, kv_head = 0, row_block = 0, at = team,
+            ticket = team; // announced last; of the block's chunks: this, the next
 #pragma unroll 1
     for (; some; some = next_work(args, &chunks->share, mine, w)) {
         if (at++ < ticket) continue; // another team has it
@@ -230,7 +233,9 @@ struct row_words {
 // Of all its rows, in shared memory.
 template <int N> struct row_table {
     row_words pair[N / 2];
-    float top[N][4];     // of each warp's keys of a step, less the reference; at the end of a chunk the sums of their weights
+    float top
+        [N]
+        [4]; // of each warp's keys of a step, less the reference; at the end of a chunk the sums of their weights
     int32_t position[N]; // the last key that the row sees
 };
 
@@ -261,7 +266,8 @@ __device__ __forceinline__ void read_eight(const rdk_attn_sm90a_args &args, int6
 template <int DIMS, int N> struct query_shape {
     static constexpr int lanes = DIMS >= 256 ? 32 : DIMS / 8, shares = DIMS > 256 ? DIMS / 256 : 1;
     static constexpr int rows = RDK_ATTN_TEAM_THREADS / lanes, turns = (N + rows - 1) / rows;
-    static constexpr int at_once = turns * shares <= 7 ? turns : turns / 2; // turns whose loads are on their way together
+    static constexpr int at_once =
+        turns * shares <= 7 ? turns : turns / 2; // turns whose loads are on their way together
 };
 
 // Eight numbers scaled by a power of two as e4m3 codes, and the codes of what those leave of them. f16 holds either exactly
@@ -270,20 +276,24 @@ __device__ __forceinline__ void narrow_twice(const float (&x)[8], float down, ui
     uint32_t pair[2][4];
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        asm("{\n\t.reg .b16 c, r;\n\t.reg .b32 h, w;\n\tcvt.rn.f16x2.f32 h, %3, %2;\n\tcvt.rn.satfinite.e4m3x2.f16x2 c, h;\n\t"
+        asm("{\n\t.reg .b16 c, r;\n\t.reg .b32 h, w;\n\tcvt.rn.f16x2.f32 h, %3, "
+            "%2;\n\tcvt.rn.satfinite.e4m3x2.f16x2 c, h;\n\t"
             "cvt.rn.f16x2.e4m3x2 w, c;\n\tsub.rn.f16x2 h, h, w;\n\tcvt.rn.satfinite.e4m3x2.f16x2 r, h;\n\t"
             "cvt.u32.u16 %0, c;\n\tcvt.u32.u16 %1, r;\n\t}"
             : "=r"(pair[0][i]), "=r"(pair[1][i])
             : "f"(x[i * 2] * down), "f"(x[i * 2 + 1] * down));
-    codes = make_uint2(__byte_perm(pair[0][0], pair[0][1], 0x5410), __byte_perm(pair[0][2], pair[0][3], 0x5410));
-    rest = make_uint2(__byte_perm(pair[1][0], pair[1][1], 0x5410), __byte_perm(pair[1][2], pair[1][3], 0x5410));
+    codes =
+        make_uint2(__byte_perm(pair[0][0], pair[0][1], 0x5410), __byte_perm(pair[0][2], pair[0][3], 0x5410));
+    rest =
+        make_uint2(__byte_perm(pair[1][0], pair[1][1], 0x5410), __byte_perm(pair[1][2], pair[1][3], 0x5410));
 }
 
 // Stores a lane's shares of COUNT rows (`row` and every query_shape::rows after it), each scaled by a power of two, so that the row's
 // largest magnitude lies in [128, 256) in the middle of what e4m3 holds; e4m3 caches take two codes a number, the second ones N rows on.
 // powers: what goes back into the scores. A row that is not finite becomes NaN.
 template <int DIMS, int N, bool FP8, int COUNT>
-__device__ __forceinline__ void store_queries(int32_t row, const float (&x)[COUNT][query_shape<DIMS, N>::shares][8],
+__device__ __forceinline__ void store_queries(int32_t row,
+                                              const float (&x)[COUNT][query_shape<DIMS, N>::shares][8],
                                               unsigned char *queries, float (&powers)[COUNT]) {
     using shape = query_shape<DIMS, N>;
     uint32_t tops[(COUNT + 1) / 2] = {}; // upper halves of the largest magnitudes, two rows a word
@@ -297,7 +307,8 @@ __device__ __forceinline__ void store_queries(int32_t row, const float (&x)[COUN
 #pragma unroll
     for (int step = shape::lanes / 2; step; step /= 2)
 #pragma unroll
-        for (int i = 0; i < (COUNT + 1) / 2; i++) tops[i] = __vmaxu2(tops[i], __shfl_xor_sync(0xffffffffu, tops[i], step));
+        for (int i = 0; i < (COUNT + 1) / 2; i++)
+            tops[i] = __vmaxu2(tops[i], __shfl_xor_sync(0xffffffffu, tops[i], step));
 #pragma unroll
     for (int i = 0; i < COUNT; i++, row += shape::rows) {
         int exponent = (int)(tops[i / 2] >> (i % 2 ? 23 : 7) & 0xff) - 127 - 7;
@@ -313,11 +324,12 @@ __device__ __forceinline__ void store_queries(int32_t row, const float (&x)[COUN
                                 (byte % 128 / 16 ^ row % 8) * 16 + byte % 16;
             const float(&its)[8] = x[i][k];
             if constexpr (FP8)
-                narrow_twice(its, down, *reinterpret_cast<uint2 *>(to), *reinterpret_cast<uint2 *>(to + N * 128));
+                narrow_twice(its, down, *reinterpret_cast<uint2 *>(to),
+                             *reinterpret_cast<uint2 *>(to + N * 128));
             else
-                *reinterpret_cast<uint4 *>(to) =
-                    make_uint4(pack_bf16(its[0] * down, its[1] * down), pack_bf16(its[2] * down, its[3] * down),
-                               pack_bf16(its[4] * down, its[5] * down), pack_bf16(its[6] * down, its[7] * down));
+                *reinterpret_cast<uint4 *>(to) = make_uint4(
+                    pack_bf16(its[0] * down, its[1] * down), pack_bf16(its[2] * down, its[3] * down),
+                    pack_bf16(its[4] * down, its[5] * down), pack_bf16(its[6] * down, its[7] * down));
         }
     }
 }

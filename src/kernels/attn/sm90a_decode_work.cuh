@@ -22,7 +22,8 @@ __device__ __forceinline__ attn_sequence open_sequence(const rdk_attn_sm90a_args
     s.kv_len = max(min(__ldcg(args.kv_lens + seq), args.max_blocks * args.block_tokens), 0);
     s.q_len = max(min(s.q_len, args.max_rows / args.group), 0);
     s.high = s.q_len > 0 ? (s.kv_len + RDK_ATTN_STEP_KEYS - 1) / RDK_ATTN_STEP_KEYS : 0;
-    if (args.window > 0) s.low = min(max(s.kv_len - s.q_len - args.window + 1, 0) / RDK_ATTN_STEP_KEYS, s.high);
+    if (args.window > 0)
+        s.low = min(max(s.kv_len - s.q_len - args.window + 1, 0) / RDK_ATTN_STEP_KEYS, s.high);
     return s;
 }
 
@@ -63,7 +64,8 @@ __device__ __forceinline__ int32_t warp_running_sum(int32_t x) { // of the lanes
 
 // Cuts the line of one size among the blocks by what is left of their even share; loads: of the lane's blocks so far.
 __device__ __forceinline__ void cut_size(int32_t chunks, int32_t cost, int32_t even, bool first,
-                                         int32_t (&loads)[RDK_ATTN_LANE_BLOCKS], attn_share *share, int32_t size) {
+                                         int32_t (&loads)[RDK_ATTN_LANE_BLOCKS], attn_share *share,
+                                         int32_t size) {
     int32_t lane = threadIdx.x % 32, blocks = gridDim.x, block = lane * RDK_ATTN_LANE_BLOCKS;
     int32_t room[RDK_ATTN_LANE_BLOCKS], own = 0, at = 0, all = 0;
     if (!first) {
@@ -98,8 +100,10 @@ __device__ __forceinline__ void cut_size(int32_t chunks, int32_t cost, int32_t e
 }
 
 // The block's share of all lines, by a whole warp. mine: open_sequence(lane).
-__device__ __forceinline__ void cut_lines(const rdk_attn_sm90a_args &args, const attn_sequence &mine, attn_share *share) {
-    int32_t heads = args.kv_heads * args.row_blocks, even = 0, chunks[RDK_ATTN_SIZES] = {}, costs[RDK_ATTN_SIZES] = {};
+__device__ __forceinline__ void cut_lines(const rdk_attn_sm90a_args &args, const attn_sequence &mine,
+                                          attn_share *share) {
+    int32_t heads = args.kv_heads * args.row_blocks, even = 0, chunks[RDK_ATTN_SIZES] = {},
+            costs[RDK_ATTN_SIZES] = {};
 #pragma unroll 1
     for (int32_t base = 0; base < args.seqs; base += 32) {
         const attn_sequence s = base ? open_sequence(args, base + threadIdx.x % 32) : mine;
@@ -149,7 +153,8 @@ __device__ __forceinline__ void open_chunk(attn_work &w, const size_span &span, 
 }
 
 // The chunk at place `at` of the line of w.size, by a whole warp.
-__device__ __forceinline__ void find_chunk(const rdk_attn_sm90a_args &args, int32_t at, attn_sequence mine, attn_work &w) {
+__device__ __forceinline__ void find_chunk(const rdk_attn_sm90a_args &args, int32_t at, attn_sequence mine,
+                                           attn_work &w) {
     int32_t lane = threadIdx.x % 32, heads = args.kv_heads * args.row_blocks;
     for (int32_t base = 0; base < args.seqs; base += 32) {
         if (base) mine = open_sequence(args, base + lane);
@@ -172,8 +177,8 @@ __device__ __forceinline__ void find_chunk(const rdk_attn_sm90a_args &args, int3
 }
 
 // The first chunk of the block; false when it has none.
-__device__ __forceinline__ bool first_work(const rdk_attn_sm90a_args &args, const attn_share *share, int32_t size,
-                                           const attn_sequence &mine, attn_work &w) {
+__device__ __forceinline__ bool first_work(const rdk_attn_sm90a_args &args, const attn_share *share,
+                                           int32_t size, const attn_sequence &mine, attn_work &w) {
     for (w.size = size; w.size >= 0; w.size--) {
         w.left = share->count[w.size];
         if (!w.left) continue;
@@ -183,8 +188,8 @@ __device__ __forceinline__ bool first_work(const rdk_attn_sm90a_args &args, cons
     return false;
 }
 // The chunk after w's; false when there is none.
-__device__ __forceinline__ bool next_work(const rdk_attn_sm90a_args &args, const attn_share *share, const attn_sequence &mine,
-                                          attn_work &w) {
+__device__ __forceinline__ bool next_work(const rdk_attn_sm90a_args &args, const attn_share *share,
+                                          const attn_sequence &mine, attn_work &w) {
     if (--w.left == 0) return first_work(args, share, w.size - 1, mine, w);
     if (++w.row_block < args.row_blocks) return true;
     w.row_block = 0;
