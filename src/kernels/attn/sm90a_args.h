@@ -132,7 +132,7 @@ typedef struct rdk_attn_sm90a_args {
     int32_t teams, key_slots, value_slots, slot_bytes, prefetch_steps;
     int32_t row_bytes, column_shift, box_dims,
         box_tokens; // of a key: bytes, boxes (a power of two); of a box: dims, keys
-    int32_t q_type, q_vector, out_type, use_maps,
+    int32_t q_type, q_vector, out_type, use_maps, tables_settled,
         window; // q_vector: rows of queries begin at multiples of 16 bytes
     float scale, softcap;
 } rdk_attn_sm90a_args;
