@@ -277,12 +277,14 @@ static void test_attention_geometry(void **state) {
     assert_int_equal(rdi_attn_decode_sm90a_geometry(&a, NULL, &h200, out), 2);
     assert_int_equal(out[0].map[0].box[2], 16);
     a.block_tokens = 64;
+    a.tables_settled = 1;
     a.head_dim = 512, a.max_q_len = 17; // 102 rows: five blocks of 24
     assert_int_equal(rdi_attn_decode_sm90a_geometry(&a, NULL, &h200, out), 2);
     assert_string_equal(out[0].kernel, "rdk_attn_decode_sm90a_fp8_d512_r24");
     rdk_attn_sm90a_args kernel;
     memcpy(&kernel, out[0].args, sizeof kernel);
     assert_int_equal(kernel.row_blocks, 5);
+    assert_int_equal(kernel.tables_settled, 1);
     // Every shape: a kernel that is there, a ring that moves, memory that a block can have.
     for (int32_t dim = 16; dim <= 512; dim += 16)
         for (int32_t rows = 1; rows <= 17 * 8; rows++)

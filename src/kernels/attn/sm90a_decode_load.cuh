@@ -161,51 +161,47 @@ __device__ __forceinline__ void load_matrix(const rdk_attn_sm90a_args &args, con
     place.advance(matrix ? rings.values : rings.keys);
 }
 
-// The first chunk that begins in the team's share.
-__device__ __forceinline__ bool open_share(const rdk_attn_sm90a_args &args, int team, attn_work &w) {
-    bool some = first_work(args, blockIdx.x * args.teams + team, gridDim.x * args.teams,
-                           open_sequence(args, threadIdx.x % 32), w);
-    return some && (w.at >= 0 || next_work(args, w)); // the share before this one has a chunk that begins there
-}
-
-// A loading warp. Before the kernels ahead are complete, the first steps of the share are asked for, a hint alone (the map keeps every
-// address inside the cache). What those kernels may still write is read again after them: lengths and pages too, unless the
-// caller has said that these stand.
+// A loading warp. First pass: before the kernels ahead are complete, the first steps of the share are asked for, a hint alone (the
+// map keeps every address inside the cache). What those kernels may still write, lengths and pages too, is read again after them.
 __device__ __forceinline__ void stream_cache(const rdk_attn_sm90a_args &args, int team,
                                              const cache_rings &rings, chunk_ring *chunks) {
-    int32_t boxes = RDK_ATTN_STEP_KEYS / args.box_tokens;
+    int32_t lane = threadIdx.x % 32, boxes = RDK_ATTN_STEP_KEYS / args.box_tokens;
     ring_place keys = {0, 1}, values = {0, 1}, record = {0, 1}; // the first turn finds every slot free
     page_window pages = {-1, 0, 0};
     lane_box box;
     attn_work w = {};
-    bool some = open_share(args, team, w);
-    int32_t ahead = some && args.use_maps ? min(w.end, w.begin + args.prefetch_steps) : 0;
+    int32_t seq = -1, kv_head = 0, row_block = 0; // announced last
+    attn_sequence mine = open_sequence(args, lane);
 #pragma unroll 1
-    for (int32_t step = w.begin; step < ahead; step++) {
-        look_at_boxes(args, w, step * boxes, boxes, pages);
-        box.find(args, w, pages, step * boxes);
-        for (int matrix = 0; matrix < 2; matrix++) box.prefetch(args, matrix, w.kv_head);
-    }
-    wait_dependencies();
-    if (!args.tables_settled) {
+    for (int pass = 0; pass < 2; pass++) {
+        bool some = first_work(args, blockIdx.x * args.teams + team, gridDim.x * args.teams, mine, w);
+#pragma unroll 1
+        for (; some; some = next_work(args, w)) {
+            if (w.at < 0) continue; // the share before this one has it
+            if (pass) {
+                announce(chunks, record, w, true,
+                         w.s.seq == seq && w.kv_head == kv_head && w.row_block == row_block);
+                seq = w.s.seq, kv_head = w.kv_head, row_block = w.row_block;
+            }
+            int32_t end = pass ? w.end : min(w.end, w.begin + args.prefetch_steps);
+#pragma unroll 1
+            for (int32_t step = w.begin; step < end; step++) {
+                look_at_boxes(args, w, step * boxes, boxes, pages);
+                box.find(args, w, pages, step * boxes);
+                if (pass) {
+                    load_matrix(args, w, pages, box, step, 0, rings, keys);
+                    load_matrix(args, w, pages, box, step, 1, rings, values);
+                } else if (args.use_maps)
+                    for (int matrix = 0; matrix < 2; matrix++) box.prefetch(args, matrix, w.kv_head);
+            }
+            if (!pass) break;
+        }
+        if (pass) break;
+        wait_dependencies();
         pages.seq = -1;
         if (some)
             look_at_boxes(args, w, w.begin * boxes, boxes, pages); // on its way together with the lengths
-        some = open_share(args, team, w);
-    }
-    int32_t seq = -1, kv_head = 0, row_block = 0; // announced last
-#pragma unroll 1
-    for (; some; some = next_work(args, w)) {
-        announce(chunks, record, w, true,
-                 w.s.seq == seq && w.kv_head == kv_head && w.row_block == row_block);
-        seq = w.s.seq, kv_head = w.kv_head, row_block = w.row_block;
-#pragma unroll 1
-        for (int32_t step = w.begin; step < w.end; step++) {
-            look_at_boxes(args, w, step * boxes, boxes, pages);
-            box.find(args, w, pages, step * boxes);
-            load_matrix(args, w, pages, box, step, 0, rings, keys);
-            load_matrix(args, w, pages, box, step, 1, rings, values);
-        }
+        mine = open_sequence(args, lane);
     }
     announce(chunks, record, w, false, false);
 }

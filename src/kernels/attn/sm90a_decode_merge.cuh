@@ -41,34 +41,6 @@ template <int DIMS> struct merged {
     }
 };
 
-__device__ __forceinline__ void touch(const float *place) { // reads and forgets
-    asm volatile("{\n\t.reg .f32 value;\n\tld.global.ca.f32 value, [%0];\n\t}" ::"l"(place));
-}
-
-// The sums of the groups, in order, under the largest logit of all and of the head's sink. Returns what makes averages of them.
-template <int DIMS>
-__device__ __forceinline__ float meet(const rdk_attn_sm90a_args &args, int32_t head, int32_t kv_head,
-                                      const float2 (&states)[RDK_ATTN_MERGE_GROUPS],
-                                      const float (&sums)[RDK_ATTN_MERGE_GROUPS][RDK_ATTN_MERGE_LANES][DIMS],
-                                      int32_t lane, float (&all)[DIMS]) {
-    const float sink = args.sinks ? args.sinks[head] * 1.4426950408889634f : -INFINITY;
-    float top = sink;
-#pragma unroll 4
-    for (int g = 0; g < RDK_ATTN_MERGE_GROUPS; g++) top = fmaxf(top, states[g].x);
-    const float base = top == -INFINITY ? 0.0f : top;
-    float weight = power_of_two(sink - base);
-#pragma unroll
-    for (int i = 0; i < DIMS; i++) all[i] = 0.0f;
-#pragma unroll 4
-    for (int g = 0; g < RDK_ATTN_MERGE_GROUPS; g++) {
-        const float take = power_of_two(states[g].x - base);
-        weight = fmaf(states[g].y, take, weight);
-#pragma unroll
-        for (int i = 0; i < DIMS; i++) all[i] = fmaf(sums[g][lane][i], take, all[i]);
-    }
-    return weight == 0.0f ? 0.0f : (args.v_scale ? args.v_scale[kv_head] : 1.0f) / weight;
-}
-
 // A block takes 128 (e4m3 caches) or 64 neighbouring dims of a row; a group of 16 lanes adds up every sixteenth chunk, and the sixteen
 // sums meet in order. Partial results are asked for before the length is known: they are at hand when it is. CODES: the 128 dims leave
 // as codes and their scale, made by the whole first warp.
@@ -96,11 +68,6 @@ template <bool FP8, bool CODES> __device__ __forceinline__ void merge(const rdk_
         part.widen(x);
         sum.add(state.x, state.y, x, state.y);
     };
-    // A head's sink and scale, constants of the model that need not wait, come into the first-level cache: registers are short.
-    if (threadIdx.x == 0) {
-        if (args.sinks) touch(args.sinks + head);
-        if (args.v_scale) touch(args.v_scale + kv_head);
-    }
     wait_dependencies();
     float2 state[ahead];
     part_type part[ahead];
@@ -120,7 +87,7 @@ template <bool FP8, bool CODES> __device__ __forceinline__ void merge(const rdk_
         int32_t c = group + i * RDK_ATTN_MERGE_GROUPS;
         if (c >= first && c < count) add_chunk(state[i], part[i]);
     }
-#pragma unroll 3
+#pragma unroll 4
     for (int32_t c = group + ahead * RDK_ATTN_MERGE_GROUPS; c < count; c += RDK_ATTN_MERGE_GROUPS) {
         float2 its = state_of(c);
         part_type more;
@@ -132,7 +99,12 @@ template <bool FP8, bool CODES> __device__ __forceinline__ void merge(const rdk_
     if (lane == 0) states[group] = make_float2(sum.top, sum.weight);
     __syncthreads();
     if (group > CODES || d >= args.head_dim || token >= q_len || row >= args.max_rows) return;
-    const float scale = meet(args, head, kv_head, states, sums, lane, sum.sum);
+    for (int g = 1; g < RDK_ATTN_MERGE_GROUPS; g++) sum.add(states[g].x, states[g].y, sums[g][lane], 1.0f);
+    if (args.sinks) {
+        const float none[dims] = {};
+        sum.add(args.sinks[head] * 1.4426950408889634f, 1.0f, none, 0.0f);
+    }
+    float scale = sum.weight == 0.0f ? 0.0f : (args.v_scale ? args.v_scale[kv_head] : 1.0f) / sum.weight;
     int64_t place = q_begin + token, to = place * args.out_stride_token + head * args.out_stride_head + d;
     if constexpr (CODES) {
         static_assert(!CODES || RDK_ATTN_MERGE_LANES * dims == RDK_ATTN_CODE_GROUP, "a block has one group");
