@@ -54,7 +54,8 @@ class Chip:
 
 def fit_step(chip, cells):
     rows = [(1.0, chip.run(n, k), math.ceil(k / 128) / chip.run(n, k), t["step"]) for (n, k), t in cells.items()]
-    fixed, unit, part = solve(rows) if len(rows) > 3 else (0.0, 0.0, -1.0)
+    several = len(rows) > 3 and len({n for n, _ in cells}) > 1  # of one n, the last factor is a multiple of the first
+    fixed, unit, part = solve(rows) if several else (0.0, 0.0, -1.0)
     if part < 0:  # too few shapes to tell, and a merge gives no time back
         (fixed, unit), part = solve([(one, run, us) for one, run, _, us in rows]), 0.0
     memory = UNIT * chip.sms / chip.read
