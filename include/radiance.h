@@ -5,6 +5,9 @@
 // allocation, no environment, no log, no sync). Every fallible call returns rd_status; rd_error_text() then names the
 // field, the value seen and what is needed. Nothing here exits, aborts or prints.
 //
+// Structs that begin with struct_size: the caller stores sizeof of it there. One of fewer bytes than the library knows is
+// refused (RD_E_INVALID names both), so a caller is built with the header of the library, or a newer one.
+//
 // Threads: an rd_ctx may be shared. Plans are immutable and may be run from several threads, each with its own
 // workspace; runs that share one context's thread pool take turns.
 #ifndef RADIANCE_H
@@ -375,8 +378,8 @@ typedef struct rd_attn_args {
     // length up to them: longest q_len (needed on a card; 0 elsewhere = read from q_starts) and longest kv_len
     // (0 = max_blocks * block_tokens).
     int32_t max_q_len, max_kv_len;
-    // Of an e4m3 output, not read otherwise: [tokens, q_heads * head_dim / 128] f32, head_dim a multiple of 128. Codes and scales
-    // are those that quant_fp8 makes of the f32 output.
+    // Of an e4m3 output (attn_decode), not read otherwise: [tokens, q_heads * head_dim / 128] f32, any strides; head_dim a multiple of
+    // 128, so that a group lies in one head. Codes and scales are those that quant_fp8 makes of the f32 output: value = code * scale.
     rd_tensor out_scale;
     // On a card, 1: kv_lens, q_starts and block_table stand since before the launch ahead of this one in the stream began, so
     // they may be read before it ends. 0: they may be what it writes.
