@@ -65,7 +65,7 @@ typedef struct gemm_spec {
 
 typedef struct gemm_case {
     gemm_spec spec;
-    guarded a, a_scale, w[3], w_scale, bias; // w by layout; data NULL where a layout does not apply
+    guarded a, a_scale, w[RDI_LAYOUTS], w_scale, bias; // w by layout; data NULL where a layout does not apply
     rdi_gemm_args args;                      // of layout row; c left open
 } gemm_case;
 

@@ -13,7 +13,7 @@
 
 enum { BLOCK = 128, JUDGED_ROWS = 64 };
 static const int64_t quick_judged_products = 30000000, quick_row_products = 20000000000;
-static const char *const layouts[] = {"row", "shuffle16", "panel16"};
+static const char *const layouts[] = {"row", "shuffle16", "panel16", "tile64"};
 
 typedef struct gemm_data {
     check_run *run;
