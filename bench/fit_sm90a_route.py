@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """fit_sm90a_route.py SWEEP.csv [SMS CLOCK_MHZ MEMORY_GBS]: the numbers of src/policy/sm90a_route.c out of a sweep of card_gemm (bench/sweep_card.sh),
 and what they cost: time lost against the faster row of every cell, by the rule, by class "step" alone and by class "chunk" alone. One
-fit for each row count from 32 on; below, memory is the limit of both and class "step" has the shorter way."""
+fit for each row count from 32 on; below, memory is the limit of both and class "step" has the shorter way. The rule is judged twice:
+on the cells that it was fitted to, and held out, each shape by the rule that the other shapes give."""
 import csv
 import math
 import sys
@@ -60,9 +61,12 @@ def fit_step(chip, cells):
     return fixed, (unit * chip.clock if unit > 1.02 * memory else 0.0), part
 
 
+def takes_chunk(chip, step, chunk, at):
+    return chip.chunk(chunk, *at) * WORTH < chip.step(step, *at)
+
+
 def lost(chip, step, chunk, cells):
-    return sum((t["chunk"] if chip.chunk(chunk, *at) * WORTH < chip.step(step, *at) else t["step"]) / min(t.values()) - 1
-               for at, t in cells.items())
+    return sum(t["chunk" if takes_chunk(chip, step, chunk, at) else "step"] / min(t.values()) - 1 for at, t in cells.items())
 
 
 def fit_chunk(chip, step, cells):
@@ -78,6 +82,20 @@ def fit_chunk(chip, step, cells):
                 if best is None or score < best[0]:
                     best = (score, model)
     return best[1]
+
+
+def held_out(chip, cells):
+    """Every shape by the rule of the others: how far the step's estimate was off, what the choice lost, and where it was another."""
+    off, losses, other = 0.0, [], []
+    for at, t in cells.items():
+        rest = {a: b for a, b in cells.items() if a != at}
+        step = fit_step(chip, rest)
+        chunk = fit_chunk(chip, step, rest)
+        off = max(off, abs(chip.step(step, *at) / t["step"] - 1))
+        losses.append(lost(chip, step, chunk, {at: t}))
+        if losses[-1] > 0:
+            other.append(f"{at[0]}x{at[1]} ({100 * losses[-1]:.1f}%, {'chunk' if takes_chunk(chip, step, chunk, at) else 'step'} taken)")
+    return off, losses, other
 
 
 def main():
@@ -100,10 +118,13 @@ def main():
         print(f"    {{OP, {m}, {step[0]:.3f}, {step[1]:.1f}, {step[2]:.3f}, {chunk[0]:.1f}, {chunk[1]:.0f}, {chunk[2]:.2f}}},"
               f" // step within {100 * worst:.0f}%")
         only = {w: sum(t[w] / min(t.values()) - 1 for t in table.values()) / len(table) for w in ("step", "chunk")}
+        off, losses, other = held_out(chip, table)
         print(f"// lost on average: rule {100 * lost(chip, step, chunk, table) / len(table):.1f}%, step {100 * only['step']:.1f}%, "
               f"chunk {100 * only['chunk']:.1f}%; chunk is ahead on",
               " ".join(f"{n}x{k}" for (n, k), t in table.items() if t["chunk"] < t["step"]) or "none",
-              "; taken on", " ".join(f"{at[0]}x{at[1]}" for at in table if chip.chunk(chunk, *at) * WORTH < chip.step(step, *at)) or "none")
+              "; taken on", " ".join(f"{at[0]}x{at[1]}" for at in table if takes_chunk(chip, step, chunk, at)) or "none")
+        print(f"// held out: rule {100 * sum(losses) / len(losses):.1f}% on average, {100 * max(losses):.1f}% at most, step within "
+              f"{100 * off:.0f}%; slower row taken on", ", ".join(other) or "none")
 
 
 if __name__ == "__main__":

@@ -174,17 +174,42 @@ static void test_columns_beyond_a_grid(void **state) {
         }
 }
 
+// More rows or tokens than the second axis has blocks: they are the first.
+static void test_rows_beyond_a_grid(void **state) {
+    (void)state;
+    rdi_launch out[RDI_MAX_LAUNCHES];
+    const int64_t rows = 131072;
+    const rdi_act_mul_args act = {.m = rows, .k = 25600, .x_dtype = RD_DTYPE_BF16, .y_dtype = RD_DTYPE_BF16};
+    assert_int_equal(rdi_act_mul_sm90a_geometry(&act, NULL, &h200, out), 1);
+    assert_int_equal(out[0].grid[0], rows);
+    assert_int_equal(out[0].grid[1], 25); // of 1024
+    const rdi_embed_args embed = {
+        .tokens = rows, .k = 5120, .table_dtype = RD_DTYPE_BF16, .y_dtype = RD_DTYPE_BF16};
+    assert_int_equal(rdi_embed_sm90a_geometry(&embed, NULL, &h200, out), 1);
+    assert_int_equal(out[0].grid[0], rows);
+    assert_int_equal(out[0].grid[1], 5);
+    const rdi_kv_write_args kv = {.tokens = rows,
+                                  .kv_heads = 8,
+                                  .head_dim = 128,
+                                  .blocks = 8192,
+                                  .block_tokens = 16,
+                                  .x_dtype = RD_DTYPE_BF16,
+                                  .kv_dtype = RD_DTYPE_E4M3};
+    assert_int_equal(rdi_kv_write_sm90a_geometry(&kv, NULL, &h200, out), 1);
+    assert_int_equal(out[0].grid[0], rows);
+    assert_int_equal(out[0].grid[1], 1);
+}
+
 // The last that fits is taken, the first that does not is refused by name.
 static void test_words_of_a_refusal(void **state) {
     (void)state;
     rdi_launch out[RDI_MAX_LAUNCHES];
     for (int64_t over = 0; over < 2; over++) {
         const rdi_act_mul_args act = {
-            .m = 65535 + over, .k = 64, .x_dtype = RD_DTYPE_BF16, .y_dtype = RD_DTYPE_BF16};
+            .m = 1, .k = 65535 * 1024 + over, .x_dtype = RD_DTYPE_BF16, .y_dtype = RD_DTYPE_BF16};
         assert_int_equal(rdi_act_mul_sm90a_geometry(&act, NULL, &h200, out), !over);
     }
-    assert_string_equal(rd_error_text(),
-                        "act_mul: gate: shape[0]=65536, a launch on this card takes up to 65535");
+    assert_string_equal(rd_error_text(), "act_mul: k=67107841, a launch on this card takes up to 67107840");
     rdi_gemm_args wide = gemm_args(1 << 28, 1 << 28, 1 << 28, RD_DTYPE_E4M3, RD_DTYPE_E4M3);
     assert_int_equal(rdi_gemm_chunk_sm90a_geometry(&wide, NULL, &h200, out), 0);
     assert_non_null(strstr(rd_error_text(), "gemm: c: tiles="));
@@ -202,6 +227,7 @@ int main(void) {
         cmocka_unit_test(test_attention),
         cmocka_unit_test(test_small_ops),
         cmocka_unit_test(test_columns_beyond_a_grid),
+        cmocka_unit_test(test_rows_beyond_a_grid),
         cmocka_unit_test(test_words_of_a_refusal),
         cmocka_unit_test(test_both_outcomes_were_seen),
     };

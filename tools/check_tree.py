@@ -141,6 +141,16 @@ def check_symbols():
             say(library, 0, f"exported symbol {name}: only rd_* is public")
 
 
+def check_results(files):
+    """A folder of figures with a README says there what made each file, by its name without day and suffix."""
+    for path in files:
+        readme = path.parent / "README.md"
+        if path.suffix == ".csv" and path.is_relative_to(ROOT / "bench/results") and readme.is_file():
+            name = re.sub(r"^\d{4}-\d\d-\d\d-", "", path.stem)
+            if f"`{name}`" not in readme.read_text():
+                say(path, 0, f"{readme.relative_to(ROOT)} does not say what made `{name}`")
+
+
 def main():
     files = tracked()
     for path in files:
@@ -162,6 +172,7 @@ def main():
     check_environment(files)
     check_symbols()
     check_references()
+    check_results(files)
     print("\n".join(findings) if findings else f"check_tree: {len(files)} files, nothing found")
     return 1 if findings else 0
 

@@ -47,7 +47,7 @@ static rd_status open_card(const char *name, const rdi_driver *driver, const cha
     device->info.struct_size = sizeof device->info;
     rd_status status = driver->open(library, index, &device->info, &device->isa, &device->card);
     if (status == RD_OK && device->info.compute_units < 1) { // geometries share work among them
-        status = rdi_fail(RD_E_NO_DEVICE, "device=%s: compute_units=%d, needs at least 1", name,
+        status = rdi_fail(RD_E_DEVICE, "device=%s: compute_units=%d, needs at least 1", name,
                           device->info.compute_units);
         driver->close(device->card);
     }

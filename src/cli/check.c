@@ -117,6 +117,7 @@ static rd_status check_rows(const char *device, int64_t threads, check_run *run,
     if (status == RD_OK) describe_device(sum, &info);
     run->simulated = status == RD_OK && !strncmp(info.name, "sim:", 4);
     sum->on_card = status == RD_OK && rd_ctx_device_number(run->ctx) && !run->simulated;
+    run->on_card = sum->on_card;
     if (sum->on_card) {
         snprintf(sum->model, sizeof sum->model, "%s", info.model);
         snprintf(sum->arch, sizeof sum->arch, "%s", info.arch);

@@ -23,6 +23,7 @@ typedef struct check_run { // one op
     rd_ctx *ctx, *host;    // of the rows, of the reference (one and the same on the CPU)
     bool simulated;        // a card that is simulated: small shapes, --full for the whole grid
     bool small;            // small shapes: a simulated card, or asked for
+    bool on_card;          // a real one: cases that launch the kernels which no case of the grid does
     const char *op;
     uint64_t seed;
     bool full;
@@ -97,7 +98,7 @@ rd_status check_call(rd_ctx *ctx, const check_op *op, const rd_plan *plan, const
 // ---- numbers -----------------------------------------------------------------------------------------------------------
 uint64_t check_random(uint64_t *state);
 float check_normal(uint64_t *state); // mean 0, deviation 1
-// [count] values of `dtype` (fp32, bf16) from deviates of the given size; freed by free.
+// [count] values of `dtype` (fp32, bf16, fp16) from deviates of the given size; freed by free.
 void *check_values(uint64_t *state, rd_dtype dtype, int64_t count, float size);
 uint8_t *check_codes(uint64_t *state, int64_t count); // e4m3 codes, no NaN
 float check_read(const void *data, rd_dtype dtype, int64_t at);

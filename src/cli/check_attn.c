@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // radiance check: paged attention over the field's unified-attention grid (vLLM's test_triton_unified_attention: heads
 // (4,4) (8,2) (5,1), head 128 and 256, windows, softcap, its three sequences; 1.5e-2 absolute, 1e-2 relative), in both cache
-// types and both K orders. Without --full every seventh combination, with shorter sequences.
+// types and both K orders. Without --full every seventh combination (small shapes on a card: every seventeenth), with shorter
+// sequences. Then a list of head sizes.
 #include "check.h"
 
 #include <math.h>
@@ -127,11 +128,28 @@ typedef struct attn_batch {
     int32_t lens[SEQS][2];
 } attn_batch;
 
+enum { COMBINATIONS = 3 * 3 * 4 * 2 * 2 * 2 * 2 };
+// After the grid, in both cache types and with few and many rows: every size that a card's kernels are compiled for, and 80.
+static const int other_heads[][3] = {{4, 4, 64},  {4, 4, 128}, {8, 2, 128}, {4, 4, 256},
+                                     {8, 2, 256}, {6, 2, 512}, {6, 2, 80}};
+enum { OTHER_SHAPES = 2 * CLI_COUNT(other_heads) };
+static attn_shape other_shape(int index) {
+    const int *head = other_heads[index / 2];
+    return (attn_shape){.q_heads = head[0],
+                        .kv_heads = head[1],
+                        .head_dim = head[2],
+                        .q_dtype = RD_DTYPE_BF16,
+                        .kv_dtype = index % 2 ? RD_DTYPE_E4M3 : RD_DTYPE_BF16,
+                        .window = index % 3 ? 0 : 100,
+                        .softcap = index % 5 ? 0 : 50,
+                        .sinks = index % 4 == 1};
+}
+
 // Combination `index` of the grid; false past the end.
 static bool shape_at(int index, attn_shape *s) {
     static const int heads[][2] = {{4, 4}, {8, 2}, {5, 1}}, dims[] = {128, 256, 64},
                      windows[] = {0, 64, 128, 256};
-    if (index >= 3 * 3 * 4 * 2 * 2 * 2 * 2) return false;
+    if (index >= COMBINATIONS) return false;
     const int *head = heads[index % 3];
     *s = (attn_shape){.q_heads = head[0],
                       .kv_heads = head[1],
@@ -153,10 +171,17 @@ void check_attn(check_run *run) {
     bool is_prefill = !strcmp(run->op, "attn_prefill");
     uint64_t state = run->seed;
     attn_shape s;
-    for (int i = 0; shape_at(i, &s) && run->status == RD_OK; i += run->full ? 1 : 7) {
-        const attn_batch *batch =
-            is_prefill ? run->full ? &prefill_full : &prefill_quick : &decode[(i / 7 + i) % 2];
+    const attn_batch *prefill = run->full ? &prefill_full : &prefill_quick;
+    const int step = run->full ? 1 : run->small && !run->simulated ? 17 : 7;
+    for (int i = 0, batches = 0; shape_at(i, &s) && run->status == RD_OK; i += step, batches++) {
+        const attn_batch *batch = is_prefill ? prefill : &decode[batches % 2];
         s.lens = batch->lens;
         run_case(run, &s, batch->name, &state);
     }
+    for (int i = 0; i < OTHER_SHAPES && run->status == RD_OK; i++)
+        for (int batch = 0; batch < (is_prefill ? 1 : CLI_COUNT(decode)); batch++) {
+            s = other_shape(i);
+            s.lens = is_prefill ? prefill->lens : decode[batch].lens;
+            run_case(run, &s, is_prefill ? prefill->name : decode[batch].name, &state);
+        }
 }

@@ -176,12 +176,12 @@ static float *scales(uint64_t *state, int64_t count, float step) {
     return all;
 }
 
-// Calls of m rows by d's weight.
-static void run_rows(check_run *run, gemm_data d, int64_t m, uint64_t *state) {
+// Calls of m rows by d's weight. a_dtype: of activations that are not quantised.
+static void run_rows(check_run *run, gemm_data d, int64_t m, rd_dtype a_dtype, uint64_t *state) {
+    static const rd_dtype outputs[] = {RD_DTYPE_BF16, RD_DTYPE_F16, RD_DTYPE_F32};
     const int64_t n = d.n, k = d.k;
-    // Some shapes, always the same ones, with f32 activations: no row goes untried.
-    d.a_dtype = d.quantised_a ? RD_DTYPE_E4M3 : m == 7 ? RD_DTYPE_F32 : RD_DTYPE_BF16;
-    d.c_dtype = check_random(state) & 1 ? RD_DTYPE_BF16 : RD_DTYPE_F32;
+    d.a_dtype = d.quantised_a ? RD_DTYPE_E4M3 : a_dtype;
+    d.c_dtype = outputs[check_random(state) % CLI_COUNT(outputs)];
     d.m = run->full || m * n * k < quick_row_products ? m : quick_row_products / (n * k);
     d.rows = d.m < JUDGED_ROWS ? d.m : JUDGED_ROWS, d.columns = n;
     if (!run->full) {
@@ -203,7 +203,9 @@ static void run_rows(check_run *run, gemm_data d, int64_t m, uint64_t *state) {
     free(d.a), free(d.a_scale);
 }
 
-static void run_weight(check_run *run, int64_t n, int64_t k, const int64_t *ms, int count, uint64_t *state) {
+// a_dtype: RD_DTYPE_NONE chooses.
+static void run_weight(check_run *run, int64_t n, int64_t k, const int64_t *ms, int count, rd_dtype a_dtype,
+                       uint64_t *state) {
     gemm_data d = {.run = run,
                    .n = n,
                    .k = k,
@@ -215,8 +217,47 @@ static void run_weight(check_run *run, int64_t n, int64_t k, const int64_t *ms, 
     d.w_scale = scales(state, (n + BLOCK - 1) / BLOCK * d.blocks, 0x1p-20f);
     if (!d.w || !d.w_scale)
         run->status = cli_error(RD_E_NOMEM, "out of memory at n=%lld k=%lld", (long long)n, (long long)k);
-    for (int m = 0; m < count && run->status == RD_OK; m++) run_rows(run, d, ms[m], state);
+    for (int i = 0; i < count && run->status == RD_OK; i++) {
+        // Some shapes, always the same ones, with f32 activations: no row goes untried.
+        rd_dtype usual = ms[i] == 7 ? RD_DTYPE_F32 : RD_DTYPE_BF16;
+        run_rows(run, d, ms[i], a_dtype == RD_DTYPE_NONE ? usual : a_dtype, state);
+    }
     free(d.w), free(d.w_scale);
+}
+
+// Rows for which the grid above chooses none of a row's kernels on 114 or 132 multiprocessors: token counts between 9 and 64, weights
+// of so many rows that tiles are wide, f16 activations; the last three of gemm_fp8block are cut along K.
+// test_check_kernels proves that every kernel is launched.
+static const struct {
+    const char *op;
+    rd_dtype a_dtype;
+    int64_t n, k, ms[5];
+} kernel_shapes[] = {
+    {"gemm_fp8block", RD_DTYPE_NONE, 576, 256, {7, 12, 20, 40, 83}},
+    {"gemm_fp8block", RD_DTYPE_NONE, 12736, 256, {5, 12, 20, 40, 70}},
+    {"gemm_fp8block", RD_DTYPE_NONE, 8512, 256, {70, 140}},
+    {"gemm_fp8block", RD_DTYPE_NONE, 16960, 256, {70}},
+    {"gemm_fp8block", RD_DTYPE_NONE, 21184, 256, {70}},
+    {"gemm_fp8block", RD_DTYPE_NONE, 10624, 256, {140}},
+    {"gemm_fp8block", RD_DTYPE_NONE, 192, 8192, {150}},
+    {"gemm_fp8block", RD_DTYPE_NONE, 4352, 8192, {129}},
+    {"gemm_fp8block", RD_DTYPE_NONE, 8768, 6144, {257}},
+    {"gemm_fp8block_w8a16", RD_DTYPE_F16, 576, 256, {7, 40, 83, 150}},
+    {"gemm_fp8block_w8a16", RD_DTYPE_BF16, 576, 652, {12, 40}},
+    {"gemm_bf16", RD_DTYPE_BF16, 576, 256, {7, 12, 20, 40, 83}},
+    {"gemm_bf16", RD_DTYPE_BF16, 11264, 256, {5, 12, 20, 40, 100}},
+    {"gemm_bf16", RD_DTYPE_BF16, 16896, 256, {40}},
+    {"gemm_bf16", RD_DTYPE_F16, 576, 652, {12, 150}},
+};
+
+static void run_kernel_shapes(check_run *run, uint64_t *state) {
+    for (int i = 0; i < CLI_COUNT(kernel_shapes) && run->status == RD_OK; i++) {
+        int count = 0;
+        while (count < CLI_COUNT(kernel_shapes[i].ms) && kernel_shapes[i].ms[count]) count++;
+        if (!strcmp(kernel_shapes[i].op, run->op))
+            run_weight(run, kernel_shapes[i].n, kernel_shapes[i].k, kernel_shapes[i].ms, count,
+                       kernel_shapes[i].a_dtype, state);
+    }
 }
 
 void check_gemm(check_run *run) {
@@ -230,5 +271,6 @@ void check_gemm(check_run *run) {
     for (int n = 0; n < (small ? CLI_COUNT(small_ns) : CLI_COUNT(ns)); n++)
         for (int k = 0; k < (small ? CLI_COUNT(small_ks) : CLI_COUNT(ks)) && run->status == RD_OK; k++)
             run_weight(run, small ? small_ns[n] : ns[n], small ? small_ks[k] : ks[k], small ? small_ms : ms,
-                       counts, &state);
+                       counts, RD_DTYPE_NONE, &state);
+    if (run->on_card) run_kernel_shapes(run, &state);
 }

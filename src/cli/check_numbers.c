@@ -46,12 +46,22 @@ static uint16_t bf16_of(float value) { // no NaN here
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+static uint16_t f16_of(float value) { // of finite values inside the type
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    const uint32_t sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff;
+    if (size < 0x38800000) return (uint16_t)(sign | (uint32_t)lrintf(fabsf(value) * 0x1p24f)); // below 2^-14
+    return (uint16_t)(sign | (((size + 0xfff + (size >> 13 & 1)) >> 13) - (112 << 10)));
+}
+
 static void fill_values(const slice *s) {
     uint64_t state = s->state + (uint64_t)(NORMAL_DRAWS * s->begin) * step_of_state;
     for (int64_t i = s->begin; i < s->end; i++) {
         float value = s->size * check_normal(&state);
         if (s->dtype == RD_DTYPE_BF16)
             ((uint16_t *)s->values)[i] = bf16_of(value);
+        else if (s->dtype == RD_DTYPE_F16)
+            ((uint16_t *)s->values)[i] = f16_of(value);
         else
             ((float *)s->values)[i] = value;
     }
@@ -128,9 +138,18 @@ static float e4m3_value(uint8_t code) {
     return code & 0x80 ? -magnitude : magnitude;
 }
 
+static float f16_value(uint16_t code) {
+    int exponent = code >> 10 & 31, mantissa = code & 1023;
+    float magnitude =
+        exponent ? ldexpf((float)(1024 + mantissa), exponent - 25) : ldexpf((float)mantissa, -24);
+    if (exponent == 31) magnitude = mantissa ? NAN : INFINITY;
+    return code & 0x8000 ? -magnitude : magnitude;
+}
+
 float check_read(const void *data, rd_dtype dtype, int64_t at) {
     if (dtype == RD_DTYPE_F32) return ((const float *)data)[at];
     if (dtype == RD_DTYPE_E4M3) return e4m3_value(((const uint8_t *)data)[at]);
+    if (dtype == RD_DTYPE_F16) return f16_value(((const uint16_t *)data)[at]);
     uint32_t bits = (uint32_t)((const uint16_t *)data)[at] << 16;
     float value;
     memcpy(&value, &bits, sizeof value);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // radiance check: the group quantiser over the field's grid (tokens 7 and 2050, D 512 4096 5120 13824; the field allows
-// one step in 5e-4 of the codes) and ragged K, alone and with its three fusions.
+// one step in 5e-4 of the codes; 3 and 35 in f32, as an engine has them) and ragged K, alone and with its fusions.
 #include "check.h"
 
 #include <math.h>
@@ -11,6 +11,7 @@
 typedef struct quant_data {
     rd_quant_args args;
     void *residual; // as it was: every run reads a copy
+    rd_dtype other; // of what stands beside x
     int64_t m, k, groups;
 } quant_data;
 
@@ -19,11 +20,12 @@ static rd_status execute(check_case *c, const rd_plan *plan, const rd_kernel_inf
     (void)kernel;
     int64_t elems = d->m * d->k;
     uint8_t *q = malloc((size_t)elems);
-    uint16_t *residual = malloc((size_t)elems * sizeof *residual);
+    const size_t residual_bytes = (size_t)elems * rd_dtype_bytes(d->other);
+    void *residual = malloc(residual_bytes);
     rd_status status = q && residual ? RD_OK : RD_E_NOMEM;
     if (status == RD_OK) {
         rd_quant_args args = d->args;
-        memcpy(residual, d->residual, (size_t)elems * sizeof *residual);
+        memcpy(residual, d->residual, residual_bytes);
         memset(q, 0xff, (size_t)elems);
         if (args.residual.rank) args.residual.data = residual;
         args.q = rd_tensor_2d(q, RD_DTYPE_E4M3, d->m, d->k);
@@ -40,14 +42,15 @@ static rd_status execute(check_case *c, const rd_plan *plan, const rd_kernel_inf
 
 static void run_case(check_run *run, int64_t m, int64_t k, const char *fuse, rd_dtype x_dtype,
                      uint64_t *state) {
-    quant_data d = {.m = m, .k = k, .groups = (k + 127) / 128};
-    void *x = check_values(state, x_dtype, m * k, 3), *up = check_values(state, RD_DTYPE_BF16, m * k, 1);
-    void *weight = check_values(state, RD_DTYPE_BF16, k, 1);
-    d.residual = check_values(state, RD_DTYPE_BF16, m * k, 1);
+    const rd_dtype other = m > 1 ? x_dtype : RD_DTYPE_BF16; // one row: of two types
+    quant_data d = {.other = other, .m = m, .k = k, .groups = (k + 127) / 128};
+    void *x = check_values(state, x_dtype, m * k, 3), *up = check_values(state, other, m * k, 1);
+    void *weight = check_values(state, other, k, 1);
+    d.residual = check_values(state, other, m * k, 1);
     d.args = (rd_quant_args){.struct_size = sizeof d.args, .x = rd_tensor_2d(x, x_dtype, m, k), .eps = 1e-6f};
-    if (strstr(fuse, "_mul")) d.args.up = rd_tensor_2d(up, RD_DTYPE_BF16, m, k);
-    if (strstr(fuse, "rmsnorm")) d.args.norm_weight = rd_tensor_1d(weight, RD_DTYPE_BF16, k);
-    if (!strcmp(fuse, "add_rmsnorm")) d.args.residual = rd_tensor_2d(d.residual, RD_DTYPE_BF16, m, k);
+    if (strstr(fuse, "_mul")) d.args.up = rd_tensor_2d(up, other, m, k);
+    if (strstr(fuse, "rmsnorm")) d.args.norm_weight = rd_tensor_1d(weight, other, k);
+    if (!strcmp(fuse, "add_rmsnorm")) d.args.residual = rd_tensor_2d(d.residual, other, m, k);
     const rd_param params[] = {RD_INT("k", k), RD_WORD("x_dtype", rd_dtype_name(x_dtype)),
                                RD_WORD("fuse", fuse)};
     check_case c = {.params = params,
@@ -83,6 +86,11 @@ void check_quant(check_run *run) {
         for (int i = 0; i < CLI_COUNT(dims); i++) {
             run_case(run, 7, dims[i], fuses[f], RD_DTYPE_BF16, &state);
             run_case(run, 1, dims[i], fuses[f], RD_DTYPE_F32, &state);
+            run_case(run, i % 2 ? 3 : 35, dims[i], fuses[f], RD_DTYPE_F32, &state);
             if (i == 0 || run->full) run_case(run, 2050, dims[i], fuses[f], RD_DTYPE_BF16, &state);
+            if (dims[i] == 576) { // few rows and many of one 16-bit type have kernels of their own
+                run_case(run, 7, dims[i], fuses[f], RD_DTYPE_F16, &state);
+                run_case(run, 83, dims[i], fuses[f], RD_DTYPE_F16, &state);
+            }
         }
 }

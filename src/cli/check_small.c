@@ -105,35 +105,51 @@ static bool have(check_run *run, const void *a, const void *b, const void *c, co
 
 static const int64_t widths[] = {1, 15, 16, 17, 127, 576, 1536, 2048, 3884, 5120};
 
+typedef struct norm_case {
+    int64_t m, k;
+    rd_dtype x, y, other; // other: of residual and weight
+    bool residual, unit_offset;
+} norm_case;
+
+static void rmsnorm_case(check_run *run, const norm_case *c, uint64_t *state) {
+    const int64_t m = c->m, k = c->k;
+    void *xs = check_values(state, c->x, m * k, 3), *rs = check_values(state, c->other, m * k, 1),
+         *ws = check_values(state, c->other, k, 1);
+    if (have(run, xs, rs, ws, ws)) {
+        small_data d = {.args.rmsnorm = {.struct_size = sizeof(rd_rmsnorm_args),
+                                         .x = rd_tensor_2d(xs, c->x, m, k),
+                                         .weight = rd_tensor_1d(ws, c->other, k),
+                                         .y = rd_tensor_2d(NULL, c->y, m, k),
+                                         .eps = 1e-6f,
+                                         .unit_offset = c->unit_offset},
+                        .op = &check_op_rmsnorm};
+        d.written[0] = &d.args.rmsnorm.y;
+        if (c->residual)
+            d.args.rmsnorm.residual = rd_tensor_2d(rs, c->other, m, k),
+            d.written[1] = &d.args.rmsnorm.residual;
+        const rd_param params[] = {
+            RD_INT("k", k), RD_WORD("x_dtype", rd_dtype_name(c->x)), RD_WORD("y_dtype", rd_dtype_name(c->y)),
+            RD_WORD("weight_dtype", rd_dtype_name(c->other)), RD_INT("residual", c->residual)};
+        char name[96];
+        snprintf(name, sizeof name, "m=%lld k=%lld %s to %s%s", (long long)m, (long long)k,
+                 rd_dtype_name(c->x), rd_dtype_name(c->y), c->residual ? ", residual" : "");
+        run_case(run, &d, CHECK_CLOSE, 1e-30, name, m, params, CLI_COUNT(params));
+    }
+    free(xs), free(rs), free(ws);
+}
+
 void check_rmsnorm(check_run *run) {
     uint64_t state = run->seed;
     for (int i = 0; i < CLI_COUNT(widths) * 4; i++) {
-        int64_t k = widths[i / 4], m = i & 1 ? 83 : 7;
-        rd_dtype x = types[i & 1], y = types[i >> 1 & 1];
-        bool residual = i % 3 == 0;
-        void *xs = check_values(&state, x, m * k, 3), *rs = check_values(&state, RD_DTYPE_BF16, m * k, 1),
-             *ws = check_values(&state, RD_DTYPE_BF16, k, 1);
-        if (have(run, xs, rs, ws, ws)) {
-            small_data d = {.args.rmsnorm = {.struct_size = sizeof(rd_rmsnorm_args),
-                                             .x = rd_tensor_2d(xs, x, m, k),
-                                             .weight = rd_tensor_1d(ws, RD_DTYPE_BF16, k),
-                                             .y = rd_tensor_2d(NULL, y, m, k),
-                                             .eps = 1e-6f,
-                                             .unit_offset = i / 2 & 1},
-                            .op = &check_op_rmsnorm};
-            d.written[0] = &d.args.rmsnorm.y;
-            if (residual)
-                d.args.rmsnorm.residual = rd_tensor_2d(rs, RD_DTYPE_BF16, m, k),
-                d.written[1] = &d.args.rmsnorm.residual;
-            const rd_param params[] = {RD_INT("k", k), RD_WORD("x_dtype", rd_dtype_name(x)),
-                                       RD_WORD("y_dtype", rd_dtype_name(y)), RD_WORD("weight_dtype", "bf16"),
-                                       RD_INT("residual", residual)};
-            char name[96];
-            snprintf(name, sizeof name, "m=%lld k=%lld %s to %s%s", (long long)m, (long long)k,
-                     rd_dtype_name(x), rd_dtype_name(y), residual ? ", residual" : "");
-            run_case(run, &d, CHECK_CLOSE, 1e-30, name, m, params, CLI_COUNT(params));
-        }
-        free(xs), free(rs), free(ws);
+        const norm_case c = {i & 1 ? 83 : 7, widths[i / 4], types[i & 1], types[i >> 1 & 1],
+                             RD_DTYPE_BF16,  i % 3 == 0,    i / 2 & 1};
+        rmsnorm_case(run, &c, &state);
+    }
+    // Few rows and many of one 16-bit type have kernels of their own.
+    for (int i = 0; i < 8; i++) {
+        const rd_dtype type = i & 1 ? RD_DTYPE_F16 : RD_DTYPE_BF16;
+        const norm_case c = {i & 2 ? 83 : 7, 576, type, type, type, i & 4, i & 1};
+        rmsnorm_case(run, &c, &state);
     }
 }
 
@@ -272,38 +288,41 @@ void check_kv_write(check_run *run) {
 
 // ---- rope_kv_write: few shapes, because the halves have their own ----------------------------------------------------------
 
-static void rope_kv_write_case(check_run *run, uint64_t *state, int64_t head_dim, int64_t rotary, int i) {
-    enum { TOKENS = 19, Q_HEADS = 6, HEADS = 3, BLOCKS = 5, BLOCK_TOKENS = 32 };
-    const rd_dtype x = types[i & 1], kv = i >> 1 & 1 ? RD_DTYPE_E4M3 : RD_DTYPE_BF16;
+static void rope_kv_write_case(check_run *run, uint64_t *state, int64_t head_dim, int64_t rotary, rd_dtype x,
+                               int i, int32_t tokens) {
+    enum { MOST_TOKENS = 1500, Q_HEADS = 6, HEADS = 3, BLOCK_TOKENS = 32 };
+    const int64_t blocks = tokens / BLOCK_TOKENS + 5;
+    const rd_dtype kv = i >> 1 & 1 ? RD_DTYPE_E4M3 : RD_DTYPE_BF16;
+    const rd_dtype weight_dtype = i >> 1 & 1 ? x : RD_DTYPE_BF16;
     const bool token_order = i >> 2 & 1, norm = i % 3 == 1, interleaved = i % 5 == 2;
-    int32_t positions[TOKENS];
-    int64_t slots[TOKENS];
+    int32_t positions[MOST_TOKENS];
+    int64_t slots[MOST_TOKENS];
     float inv_freq[256], scale[HEADS] = {0.02f, 1.0f, 0.5f};
-    for (int t = 0; t < TOKENS; t++) {
+    for (int t = 0; t < tokens; t++) {
         positions[t] = (int32_t)(check_random(state) % 131072);
-        slots[t] = t % 6 == 5 ? -1 : (t * 7 + 3) % (BLOCKS * BLOCK_TOKENS); // distinct
+        slots[t] = t % 6 == 5 ? -1 : (t * 7 + 3) % (blocks * BLOCK_TOKENS); // distinct
     }
     rd_rope_frequencies(&(rd_rope_scaling){.theta = 10000}, (int32_t)rotary, inv_freq);
-    void *q = check_values(state, x, TOKENS * Q_HEADS * head_dim, 1),
-         *k = check_values(state, x, TOKENS * HEADS * head_dim, 1),
-         *v = check_values(state, x, TOKENS * HEADS * head_dim, 1),
-         *weight = check_values(state, RD_DTYPE_BF16, head_dim, 1);
+    void *q = check_values(state, x, tokens * Q_HEADS * head_dim, 1),
+         *k = check_values(state, x, tokens * HEADS * head_dim, 1),
+         *v = check_values(state, x, tokens * HEADS * head_dim, 1),
+         *weight = check_values(state, weight_dtype, head_dim, 1);
     if (have(run, q, k, v, weight)) {
         small_data d = {
             .args.rope_kv_write = {{.struct_size = sizeof(rd_rope_args),
-                                    .q = rd_tensor_3d(q, x, TOKENS, Q_HEADS, head_dim),
-                                    .k = rd_tensor_3d(k, x, TOKENS, HEADS, head_dim),
-                                    .positions = rd_tensor_1d(positions, RD_DTYPE_I32, TOKENS),
+                                    .q = rd_tensor_3d(q, x, tokens, Q_HEADS, head_dim),
+                                    .k = rd_tensor_3d(k, x, tokens, HEADS, head_dim),
+                                    .positions = rd_tensor_1d(positions, RD_DTYPE_I32, tokens),
                                     .inv_freq = rd_tensor_1d(inv_freq, RD_DTYPE_F32, rotary / 2),
                                     .eps = 1e-6f},
                                    {.struct_size = sizeof(rd_kv_write_args),
-                                    .v = rd_tensor_3d(v, x, TOKENS, HEADS, head_dim),
-                                    .k_cache = rd_tensor_4d(NULL, kv, BLOCKS, BLOCK_TOKENS, HEADS, head_dim),
-                                    .v_cache = rd_tensor_4d(NULL, kv, BLOCKS, BLOCK_TOKENS, HEADS, head_dim),
-                                    .slots = rd_tensor_1d(slots, RD_DTYPE_I64, TOKENS)}},
+                                    .v = rd_tensor_3d(v, x, tokens, HEADS, head_dim),
+                                    .k_cache = rd_tensor_4d(NULL, kv, blocks, BLOCK_TOKENS, HEADS, head_dim),
+                                    .v_cache = rd_tensor_4d(NULL, kv, blocks, BLOCK_TOKENS, HEADS, head_dim),
+                                    .slots = rd_tensor_1d(slots, RD_DTYPE_I64, tokens)}},
             .op = &check_op_rope_kv_write};
         check_rope_kv_write_args *a = &d.args.rope_kv_write;
-        if (norm) a->rope.q_norm = a->rope.k_norm = rd_tensor_1d(weight, RD_DTYPE_BF16, head_dim);
+        if (norm) a->rope.q_norm = a->rope.k_norm = rd_tensor_1d(weight, weight_dtype, head_dim);
         if (kv == RD_DTYPE_E4M3) a->kv.k_scale = a->kv.v_scale = rd_tensor_1d(scale, RD_DTYPE_F32, HEADS);
         if (token_order)
             a->kv.k_cache.stride[1] = 1, a->kv.k_cache.stride[2] = BLOCK_TOKENS * head_dim,
@@ -331,7 +350,13 @@ void check_rope_kv_write(check_run *run) {
     static const int64_t dims[][2] = {{64, 64}, {128, 128}, {256, 64}, {80, 40}, {2, 2}, {512, 512}};
     uint64_t state = run->seed;
     for (int i = 0; i < CLI_COUNT(dims) * 8; i++)
-        rope_kv_write_case(run, &state, dims[i / 8][0], dims[i / 8][1], i);
+        rope_kv_write_case(run, &state, dims[i / 8][0], dims[i / 8][1], types[i & 1], i, 19);
+    for (int i = 0; i < 16 && !run->small; i++) // enough for several heads a warp
+        rope_kv_write_case(run, &state, i < 8 ? 128 : 256, 64, types[i & 1], i, 1500);
+    // Each type that a card has kernels for, by head size, with few tokens and many; neox, K by dim.
+    static const rd_dtype all[] = {RD_DTYPE_BF16, RD_DTYPE_F16, RD_DTYPE_F32};
+    for (int i = 0; i < 2 * 2 * CLI_COUNT(all) && (run->on_card || run->full); i++)
+        rope_kv_write_case(run, &state, i & 1 ? 256 : 128, 64, all[i / 4], i & 1 ? 1 : 3, i & 2 ? 1500 : 19);
 }
 
 // ---- sample: the same token but where the draw falls within f32 rounding of a boundary -------------------------------------

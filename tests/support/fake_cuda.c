@@ -2,13 +2,20 @@
 // A CUDA driver with nothing behind it, for the host logic of the backend: memory is the host's, launches are counted, handles are
 // numbers. Every call is written to a log, and the n-th from now can be made to fail, alone or with all that come after it, as
 // after a kernel's fault. Counts of what is open show leaks: what a failing release was asked to give back counts as given.
-// FAKE_CUDA=none, old, sm80, idle (no multiprocessors) or broken is what a command's process sees.
+// FAKE_CUDA=none, old, sm80, idle (no multiprocessors), small (16 MiB) or broken is what a command's process sees; FAKE_CUDA_LAUNCHED names a file that
+// takes a line for each kernel that was launched, at the end.
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOG_ENTRIES = 4096, ALLOCATIONS = 256, CONTEXT = 77 };
+enum { LOG_ENTRIES = 4096, ALLOCATIONS = 256, CONTEXT = 77, FUNCTIONS = 1024 };
+static struct {
+    char name[96];
+    int launches;
+} functions[FUNCTIONS]; // a handle is 1 + a place here
+static int function_count;
 static void *allocation[ALLOCATIONS];
 static const char *log_names[LOG_ENTRIES];
 static int log_count, call_count, fail_at, fail_with, sticky, major = 9, driver = 13000, device_count = 1,
@@ -54,7 +61,15 @@ __attribute__((constructor)) static void read_mode(void) {
     if (!strcmp(mode, "old")) driver = 11080;
     if (!strcmp(mode, "sm80")) major = 8;
     if (!strcmp(mode, "idle")) processors = 0;
+    if (!strcmp(mode, "small")) free_memory = total_memory = (size_t)16 << 20;
     if (!strcmp(mode, "broken")) init_error = 999;
+}
+__attribute__((destructor)) static void write_launched(void) {
+    const char *path = getenv("FAKE_CUDA_LAUNCHED");
+    FILE *file = path ? fopen(path, "a") : NULL;
+    for (int at = 0; file && at < function_count; at++)
+        if (functions[at].launches) fprintf(file, "%s\n", functions[at].name);
+    if (file) fclose(file);
 }
 const char *fake_cuda_call(int index) { // "": more than the log holds
     return index < log_count ? log_names[index] : "";
@@ -295,7 +310,11 @@ MAKES(cuModuleLoadData, (void **out, const void *image), open_modules)
 ENDS(cuModuleUnload, open_modules)
 int cuModuleGetFunction(void **out, void *module, const char *name) {
     ENTER_CONTEXT;
-    *out = (void *)(uintptr_t)1;
+    int at = 0;
+    while (at < function_count && strcmp(functions[at].name, name)) at++;
+    if (at == FUNCTIONS || strlen(name) >= sizeof functions[at].name) return 500; // not found
+    if (at == function_count) strcpy(functions[function_count++].name, name);
+    *out = (void *)(uintptr_t)(at + 1);
     return 0;
 }
 PASSES(cuFuncSetAttribute, (void *function, int attribute, int value))
@@ -321,6 +340,7 @@ struct config {
 int cuLaunchKernelEx(const struct config *config, void *function, void **params, void **extra) {
     ENTER_CONTEXT;
     launches++;
+    functions[(uintptr_t)function - 1].launches++;
     shared_of_launch = (int)config->shared_bytes;
     dependent_of_launch =
         config->attribute_count == 1 && config->attributes[0].id == 6 && config->attributes[0].value[0] == 1;

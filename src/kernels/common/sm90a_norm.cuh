@@ -99,65 +99,85 @@ template <typename F> __device__ __forceinline__ void normalise(const norm_rows 
     emit(p);
 }
 
-// ---- the same where x, residual and weight are of one 16-bit type and every row is whole 16-byte pieces -----------------------
-template <int TYPE> __device__ __forceinline__ eight unpack_vector(uint4 v) {
-    return unpack({v, {}}, TYPE);
-}
-template <int TYPE> __device__ __forceinline__ uint4 pack_vector(const eight &e) {
-    uint32_t word[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        word[i] = TYPE == RDK_F16 ? pack_f16(e.v[2 * i], e.v[2 * i + 1]) : pack_bf16(e.v[2 * i], e.v[2 * i + 1]);
-    return make_uint4(word[0], word[1], word[2], word[3]);
-}
-__device__ __forceinline__ const uint4 *vectors_of(const void *rows, int64_t at) {
-    return reinterpret_cast<const uint4 *>(static_cast<const char *>(rows) + at * 2);
-}
-__device__ __forceinline__ uint4 vector_at(const uint4 *from, bool valid) {
-    return valid ? __ldcg(from) : make_uint4(0, 0, 0, 0);
-}
+// ---- the same where x, residual and weight are of one type and every row is whole pieces of eight -------------------------------
+template <int TYPE> struct row_vector { // eight neighbours as they lie in memory
+    static constexpr int words = TYPE == RDK_F32 ? 2 : 1;
+    uint4 word[words];
 
-// The sum that the residual keeps, as it is stored: what is normalised.
-template <int TYPE> __device__ __forceinline__ uint4 add_vectors(uint4 x, uint4 residual) {
-    eight e = unpack_vector<TYPE>(x), held = unpack_vector<TYPE>(residual);
+    static __device__ __forceinline__ char *at(const void *rows, int64_t place) {
+        return const_cast<char *>(static_cast<const char *>(rows)) + place * words * 2;
+    }
+    static __device__ __forceinline__ row_vector load(const char *from, bool valid) {
+        row_vector v;
 #pragma unroll
-    for (int i = 0; i < 8; i++) e.v[i] += held.v[i];
-    return pack_vector<TYPE>(e);
-}
-template <int TYPE> __device__ __forceinline__ eight scaled(uint4 x, uint4 weight, float inverse, float offset) {
-    eight e = unpack_vector<TYPE>(x), w = unpack_vector<TYPE>(weight);
+        for (int i = 0; i < words; i++) v.word[i] = valid ? __ldcg(reinterpret_cast<const uint4 *>(from) + i) : make_uint4(0, 0, 0, 0);
+        return v;
+    }
+    __device__ __forceinline__ void store(char *to) const {
 #pragma unroll
-    for (int i = 0; i < 8; i++) e.v[i] = e.v[i] * inverse * (w.v[i] + offset);
-    return e;
-}
+        for (int i = 0; i < words; i++) reinterpret_cast<uint4 *>(to)[i] = word[i];
+    }
+    __device__ __forceinline__ eight wide() const { return unpack({word[0], word[words - 1]}, TYPE); }
+    static __device__ __forceinline__ row_vector of(const eight &e) { // rounded once
+        row_vector v;
+        if constexpr (TYPE == RDK_F32) {
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+                v.word[i] = make_uint4(__float_as_uint(e.v[i * 4]), __float_as_uint(e.v[i * 4 + 1]), __float_as_uint(e.v[i * 4 + 2]),
+                                       __float_as_uint(e.v[i * 4 + 3]));
+        } else {
+            uint32_t pair[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                pair[i] = TYPE == RDK_F16 ? pack_f16(e.v[2 * i], e.v[2 * i + 1]) : pack_bf16(e.v[2 * i], e.v[2 * i + 1]);
+            v.word[0] = make_uint4(pair[0], pair[1], pair[2], pair[3]);
+        }
+        return v;
+    }
+    // The sum that the residual keeps, as it is stored: what is normalised.
+    __device__ __forceinline__ row_vector plus(const row_vector &residual) const {
+        eight e = wide(), held = residual.wide();
+#pragma unroll
+        for (int i = 0; i < 8; i++) e.v[i] += held.v[i];
+        return of(e);
+    }
+    __device__ __forceinline__ eight scaled(const row_vector &weight, float inverse, float offset) const {
+        eight e = wide(), w = weight.wide();
+#pragma unroll
+        for (int i = 0; i < 8; i++) e.v[i] = e.v[i] * inverse * (w.v[i] + offset);
+        return e;
+    }
+};
 
-// RESIDUAL: rows.residual is given. The row waits for its sum as it is stored, two elements a word.
+// RESIDUAL: rows.residual is given. The row waits for its sum as it is stored.
 template <int TYPE, bool RESIDUAL, typename F> __device__ __forceinline__ void normalise_vectors(const norm_rows &rows, F emit) {
     __shared__ norm_sums sums;
     int32_t at[2] = {(int32_t)threadIdx.x * 8, (int32_t)(blockDim.x + threadIdx.x) * 8};
     bool valid[2] = {at[0] < rows.k, at[1] < rows.k};
-    uint4 weight[2];
+    using vector = row_vector<TYPE>;
+    vector weight[2];
 #pragma unroll
-    for (int t = 0; t < 2; t++) weight[t] = vector_at(vectors_of(rows.weight, at[t]), valid[t]);
+    for (int t = 0; t < 2; t++) weight[t] = vector::load(vector::at(rows.weight, at[t]), valid[t]);
     wait_dependencies();
     const int64_t row = blockIdx.x;
-    uint4 x[2], residual[2];
+    vector x[2], residual[2];
 #pragma unroll
-    for (int t = 0; t < 2; t++) x[t] = vector_at(vectors_of(rows.x, row * rows.x_stride + at[t]), valid[t]);
+    for (int t = 0; t < 2; t++) x[t] = vector::load(vector::at(rows.x, row * rows.x_stride + at[t]), valid[t]);
     if (RESIDUAL) {
 #pragma unroll
-        for (int t = 0; t < 2; t++) residual[t] = vector_at(vectors_of(rows.residual, row * rows.residual_stride + at[t]), valid[t]);
+        for (int t = 0; t < 2; t++)
+            residual[t] = vector::load(vector::at(rows.residual, row * rows.residual_stride + at[t]), valid[t]);
 #pragma unroll
         for (int t = 0; t < 2; t++) {
-            x[t] = add_vectors<TYPE>(x[t], residual[t]);
-            if (valid[t]) *const_cast<uint4 *>(vectors_of(rows.residual, row * rows.residual_stride + at[t])) = x[t];
+            x[t] = x[t].plus(residual[t]);
+            if (valid[t]) x[t].store(vector::at(rows.residual, row * rows.residual_stride + at[t]));
         }
     }
-    float squares[2] = {squares_of(unpack_vector<TYPE>(x[0])), squares_of(unpack_vector<TYPE>(x[1]))};
+    float squares[2] = {squares_of(x[0].wide()), squares_of(x[1].wide())};
     float inverse = inverse_norm(sums, squares, rows.k, rows.eps);
     row_pieces<2> p = {{(int32_t)row, (int32_t)row}, {at[0], at[1]}, {valid[0] ? 8 : 0, valid[1] ? 8 : 0}};
 #pragma unroll
-    for (int t = 0; t < 2; t++) p.e[t] = scaled<TYPE>(x[t], weight[t], inverse, rows.offset);
+    for (int t = 0; t < 2; t++) p.e[t] = x[t].scaled(weight[t], inverse, rows.offset);
     emit(p);
 }
 
@@ -186,25 +206,26 @@ template <int TYPE, bool RESIDUAL, typename F> __device__ __forceinline__ void n
     const uint32_t piece = rank * warps + threadIdx.x / 32;
     const int32_t row = blockIdx.x / RDK_NORM_BLOCKS, at = norm_cluster_at();
     const bool valid = at < rows.k;
-    const uint4 *from = vectors_of(rows.x, row * rows.x_stride + at), *sum = vectors_of(rows.residual, row * rows.residual_stride + at);
-    const uint4 weight = vector_at(vectors_of(rows.weight, at), valid);
+    using vector = row_vector<TYPE>;
+    char *const from = vector::at(rows.x, row * rows.x_stride + at), *const sum = vector::at(rows.residual, row * rows.residual_stride + at);
+    const vector weight = vector::load(vector::at(rows.weight, at), valid);
     const uint32_t to = cluster_address(reinterpret_cast<float *>(shared.sums.four) + piece, lane % RDK_NORM_BLOCKS),
                    barrier = cluster_address(&shared.arrived, lane % RDK_NORM_BLOCKS);
     const float inverse_k = reciprocal((float)rows.k);
     wait_dependencies();
-    uint4 x = vector_at(from, valid);
+    vector x = vector::load(from, valid);
     if (RESIDUAL) {
-        x = add_vectors<TYPE>(x, vector_at(sum, valid));
-        if (valid) *const_cast<uint4 *>(sum) = x;
+        x = x.plus(vector::load(sum, valid));
+        if (valid) x.store(sum);
     }
-    float squares = squares_of(unpack_vector<TYPE>(x));
+    float squares = squares_of(x.wide());
 #pragma unroll
     for (int step = 16; step; step /= 2) squares += __shfl_xor_sync(0xffffffffu, squares, step);
     cluster_wait(); // every block has its barrier
     if (lane < RDK_NORM_BLOCKS) send_f32(to, squares, barrier);
     barrier_wait(&shared.arrived, 0);
     float inverse = inverse_norm<8>(shared.sums, (int)pieces, inverse_k, rows.eps);
-    row_pieces<1> p = {{row}, {at}, {valid ? 8 : 0}, {scaled<TYPE>(x, weight, inverse, rows.offset)}};
+    row_pieces<1> p = {{row}, {at}, {valid ? 8 : 0}, {x.scaled(weight, inverse, rows.offset)}};
     emit(p);
 }
 

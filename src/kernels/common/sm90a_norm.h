@@ -27,11 +27,11 @@ static inline uint32_t rdk_norm_cluster_threads(int64_t k) {
     return (uint32_t)((k + elems - 1) / elems * 32);
 }
 
-// Rows of whole 16-byte vectors of this 16-bit type, and of at most 512 threads?
+// Rows of whole pieces of eight of this type, in 16-byte vectors, and of at most 512 threads?
 static inline bool rdk_norm_vector(const void *data, int64_t stride, int64_t k, rd_dtype dtype,
                                    rd_dtype wanted) {
     return k <= RDK_NORM_VECTOR_K && (uintptr_t)data % 16 == 0 && stride % 8 == 0 && k % 8 == 0 &&
-           dtype == wanted && (dtype == RD_DTYPE_BF16 || dtype == RD_DTYPE_F16);
+           dtype == wanted;
 }
 // Few enough rows that each has several multiprocessors to itself?
 static inline bool rdk_norm_clusters(int64_t rows, int32_t units) {

@@ -19,7 +19,7 @@ template <int TYPE, int PIECES>
 __device__ __forceinline__ void store_vectors(const rdk_rmsnorm_sm90a_args &args, const row_pieces<PIECES> &p) {
 #pragma unroll
     for (int t = 0; t < PIECES; t++)
-        if (p.count[t]) *const_cast<uint4 *>(vectors_of(args.y, (int64_t)p.row[t] * args.y_stride + p.at[t])) = pack_vector<TYPE>(p.e[t]);
+        if (p.count[t]) row_vector<TYPE>::of(p.e[t]).store(row_vector<TYPE>::at(args.y, (int64_t)p.row[t] * args.y_stride + p.at[t]));
 }
 template <int TYPE, bool RESIDUAL> __device__ __forceinline__ void rmsnorm_vectors(const rdk_rmsnorm_sm90a_args &args) {
     launch_dependents();
@@ -42,12 +42,12 @@ NORM_KERNELS(rdk_rmsnorm_sm90a_bf16_add, RDK_BF16, true)
 NORM_KERNELS(rdk_rmsnorm_sm90a_f16, RDK_F16, false)
 NORM_KERNELS(rdk_rmsnorm_sm90a_f16_add, RDK_F16, true)
 
-// ---- act_mul: eight elements a thread, grid (columns, rows) ----------------------------------------------------------------
+// ---- act_mul: eight elements a thread, grid (rows, columns) ----------------------------------------------------------------
 extern "C" __global__ void __launch_bounds__(RDK_ROW_THREADS)
     rdk_act_mul_sm90a(const __grid_constant__ rdk_act_mul_sm90a_args args) {
     launch_dependents();
-    int32_t at = (blockIdx.x * RDK_ROW_THREADS + threadIdx.x) * 8, count = args.k - at;
-    int64_t row = blockIdx.y;
+    int32_t at = (blockIdx.y * RDK_ROW_THREADS + threadIdx.x) * 8, count = args.k - at;
+    int64_t row = blockIdx.x;
     wait_dependencies();
     if (count <= 0) return;
     raw_eight raw_gate = load_raw(args.gate, row * args.gate_stride + at, count, args.x_type);
@@ -58,12 +58,12 @@ extern "C" __global__ void __launch_bounds__(RDK_ROW_THREADS)
     store_eight(args.y, row * args.y_stride + at, count, args.y_type, gate);
 }
 
-// ---- embed: eight elements a thread, grid (columns, tokens) --------------------------------------------------------------------
+// ---- embed: eight elements a thread, grid (tokens, columns) --------------------------------------------------------------------
 extern "C" __global__ void __launch_bounds__(RDK_ROW_THREADS)
     rdk_embed_sm90a(const __grid_constant__ rdk_embed_sm90a_args args) {
     launch_dependents();
-    int32_t at = (blockIdx.x * RDK_ROW_THREADS + threadIdx.x) * 8, count = args.k - at;
-    int64_t token = blockIdx.y;
+    int32_t at = (blockIdx.y * RDK_ROW_THREADS + threadIdx.x) * 8, count = args.k - at;
+    int64_t token = blockIdx.x;
     wait_dependencies();
     int32_t id = __ldcg(args.ids + token);
     if (count <= 0 || id < 0 || id >= args.vocab) return; // outside the table: the row is left as it is

@@ -7,7 +7,7 @@
 
 enum { ROW_ELEMS = RDK_ROW_THREADS * 8 }; // of one block of the kernels that take eight elements a thread
 
-// Axes of a grid.
+// Rows or tokens are the first axis of a launch, which has room for any number; what is left of a row is the second.
 enum { GRID_X_MAX = INT32_MAX, GRID_Y_MAX = 65535 };
 
 static int32_t one_launch(rdi_launch *out, const char *kernel, int64_t x, int64_t y, uint32_t block,
@@ -45,7 +45,7 @@ int32_t rdi_rmsnorm_sm90a_geometry(const void *args, void *ws, const rd_device_i
          {"rdk_rmsnorm_sm90a_f16_add", "rdk_rmsnorm_sm90a_f16_add_cluster"}}};
     rd_dtype type = a->x_dtype;
     bool vector =
-        rdk_norm_vector(a->x, a->x_stride, a->k, type, type) &&
+        type != RD_DTYPE_F32 && rdk_norm_vector(a->x, a->x_stride, a->k, type, type) &&
         rdk_norm_vector(a->y, a->y_stride, a->k, a->y_dtype, type) &&
         rdk_norm_vector(a->weight, 0, a->k, a->weight_dtype, type) &&
         (!a->residual || rdk_norm_vector(a->residual, a->residual_stride, a->k, a->residual_dtype, type));
@@ -73,8 +73,8 @@ int32_t rdi_act_mul_sm90a_geometry(const void *args, void *ws, const rd_device_i
         .y_type = rdk_type_code(a->y_dtype),
         .gelu = a->act == RDI_ACT_GELU_TANH,
     };
-    if (!rdi_launch_takes_count("act_mul", "gate: shape[0]", a->m, GRID_Y_MAX)) return 0;
-    return one_launch(out, "rdk_act_mul_sm90a", rdi_ceil_div(a->k, ROW_ELEMS), a->m, RDK_ROW_THREADS, &kernel,
+    if (!rdi_launch_takes_count("act_mul", "k", a->k, GRID_Y_MAX * ROW_ELEMS)) return 0;
+    return one_launch(out, "rdk_act_mul_sm90a", a->m, rdi_ceil_div(a->k, ROW_ELEMS), RDK_ROW_THREADS, &kernel,
                       sizeof kernel);
 }
 
@@ -163,28 +163,33 @@ int32_t rdi_kv_write_sm90a_geometry(const void *args, void *ws, const rd_device_
     (void)ws, (void)device;
     const rdk_kv_write_sm90a_args kernel = kv_write_args(a);
     int64_t pieces = rdi_mul_capped(a->kv_heads, rdi_ceil_div(a->head_dim, 8));
-    if (!rdi_launch_takes_count("kv_write", "k: shape[0]", a->tokens, GRID_Y_MAX)) return 0;
-    return one_launch(out, "rdk_kv_write_sm90a", rdi_ceil_div(pieces, RDK_ROW_THREADS), a->tokens,
+    if (!rdi_launch_takes_count("kv_write", "k: 16-byte pieces of a token", pieces,
+                                GRID_Y_MAX * RDK_ROW_THREADS))
+        return 0;
+    return one_launch(out, "rdk_kv_write_sm90a", a->tokens, rdi_ceil_div(pieces, RDK_ROW_THREADS),
                       RDK_ROW_THREADS, &kernel, sizeof kernel);
 }
 
-// Rows of words: 16-bit elements, two of them at a 4-byte place.
-static bool has_words(const void *data, int64_t stride_token, int64_t stride_head) {
-    return (uintptr_t)data % 4 == 0 && stride_token % 2 == 0 && stride_head % 2 == 0;
+// Rows of pairs: two elements, of at most `bytes` each, at a place that is a multiple of both.
+static bool has_pairs(const void *data, int64_t bytes, int64_t stride_token, int64_t stride_head) {
+    return (uintptr_t)data % (uintptr_t)(2 * bytes) == 0 && stride_token % 2 == 0 && stride_head % 2 == 0;
 }
 
-// q and k of one 16-bit type, turned by halves of whole words?
-static bool turns_words(const rdi_rope_args *a) {
-    return a->q_dtype == a->k_dtype && (a->q_dtype == RD_DTYPE_BF16 || a->q_dtype == RD_DTYPE_F16) &&
-           !a->interleaved && a->head_dim <= 256 && a->head_dim % 2 == 0 && a->rotary_dim % 4 == 0 &&
-           has_words(a->q, a->q_stride_token, a->q_stride_head) &&
-           has_words(a->k, a->k_stride_token, a->k_stride_head) &&
-           (!a->q_norm || (has_words(a->q_norm, 0, 0) && has_words(a->k_norm, 0, 0)));
+// q and k of one type, turned by halves of whole pairs?
+static bool turns_pairs(const rdi_rope_args *a) {
+    const int64_t bytes = (int64_t)rd_dtype_bytes(a->q_dtype);
+    return a->q_dtype == a->k_dtype && !a->interleaved && a->head_dim <= 256 && a->head_dim % 2 == 0 &&
+           a->rotary_dim % 4 == 0 && has_pairs(a->q, bytes, a->q_stride_token, a->q_stride_head) &&
+           has_pairs(a->k, bytes, a->k_stride_token, a->k_stride_head) &&
+           (!a->q_norm || (has_pairs(a->q_norm, 2, 0, 0) && has_pairs(a->k_norm, 2, 0, 0)));
 }
 
 int32_t rdi_rope_kv_write_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
                                          rdi_launch *out) {
-    static const char *const names[2][2][2] = {
+    static const char *const names[3][2][2] = {
+        // by rdk_type_code
+        {{"rdk_rope_kv_write_sm90a_f32_d128", "rdk_rope_kv_write_sm90a_f32_d128_many"},
+         {"rdk_rope_kv_write_sm90a_f32_d256", "rdk_rope_kv_write_sm90a_f32_d256_many"}},
         {{"rdk_rope_kv_write_sm90a_bf16_d128", "rdk_rope_kv_write_sm90a_bf16_d128_many"},
          {"rdk_rope_kv_write_sm90a_bf16_d256", "rdk_rope_kv_write_sm90a_bf16_d256_many"}},
         {{"rdk_rope_kv_write_sm90a_f16_d128", "rdk_rope_kv_write_sm90a_f16_d128_many"},
@@ -195,7 +200,7 @@ int32_t rdi_rope_kv_write_sm90a_geometry(const void *args, void *ws, const rd_de
     if (a->rope.q_norm && !rdi_launch_takes_type("rope_kv_write", "q_norm", a->rope.norm_dtype)) return 0;
     const rdk_rope_kv_write_sm90a_args kernel = {rope_args(&a->rope), kv_write_args(&a->kv)};
     int64_t all_heads = rdi_mul_capped(a->rope.tokens, q_heads + 2 * kv_heads);
-    if (!turns_words(&a->rope))
+    if (!turns_pairs(&a->rope))
         return head_launch("rope_kv_write", "rdk_rope_kv_write_sm90a_any", all_heads, &kernel, sizeof kernel,
                            out);
     // Several heads a warp where that still leaves every multiprocessor enough warps.
@@ -203,7 +208,7 @@ int32_t rdi_rope_kv_write_sm90a_geometry(const void *args, void *ws, const rd_de
     int64_t heads = !many ? 1 : a->rope.head_dim > 128 ? RDK_ROPE_HEADS / 2 : RDK_ROPE_HEADS;
     int64_t warps =
         rdi_mul_capped(a->rope.tokens, rdi_ceil_div(q_heads, heads) + 2 * rdi_ceil_div(kv_heads, heads));
-    return head_launch("rope_kv_write", names[a->rope.q_dtype == RD_DTYPE_F16][a->rope.head_dim > 128][many],
+    return head_launch("rope_kv_write", names[rdk_type_code(a->rope.q_dtype)][a->rope.head_dim > 128][many],
                        warps, &kernel, sizeof kernel, out);
 }
 
@@ -222,8 +227,8 @@ int32_t rdi_embed_sm90a_geometry(const void *args, void *ws, const rd_device_inf
         .y_type = rdk_type_code(a->y_dtype),
         .scale = a->scale,
     };
-    if (!rdi_launch_takes_count("embed", "ids: shape[0]", a->tokens, GRID_Y_MAX)) return 0;
-    return one_launch(out, "rdk_embed_sm90a", rdi_ceil_div(a->k, ROW_ELEMS), a->tokens, RDK_ROW_THREADS,
+    if (!rdi_launch_takes_count("embed", "k", a->k, GRID_Y_MAX * ROW_ELEMS)) return 0;
+    return one_launch(out, "rdk_embed_sm90a", a->tokens, rdi_ceil_div(a->k, ROW_ELEMS), RDK_ROW_THREADS,
                       &kernel, sizeof kernel);
 }
 

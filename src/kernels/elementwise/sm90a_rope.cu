@@ -189,9 +189,7 @@ __device__ __forceinline__ void write_cache(void *cache, int type, int64_t at, i
     }
 }
 
-struct cached_token { // where a token goes
-    int64_t block, in_block;
-};
+struct cached_token { int64_t block, in_block; }; // where a token goes
 
 __device__ __forceinline__ int64_t slot_of(const rdk_kv_write_sm90a_args &args, int64_t token) {
     return __ldcg(reinterpret_cast<const long long *>(args.slots) + token);
@@ -222,14 +220,14 @@ __device__ __forceinline__ void write_v(const rdk_kv_write_sm90a_args &args, cac
     write_cache(args.v_cache, args.kv_type, at, args.vc_stride_dim, args.head_dim - d, scale, v);
 }
 
-// Grid (heads * dims / 8, tokens).
+// Grid (tokens, heads * dims / 8).
 extern "C" __global__ void __launch_bounds__(RDK_ROW_THREADS)
     rdk_kv_write_sm90a(const __grid_constant__ rdk_kv_write_sm90a_args args) {
     launch_dependents();
-    int32_t lanes = (args.head_dim + 7) / 8, unit = blockIdx.x * RDK_ROW_THREADS + threadIdx.x;
+    int32_t lanes = (args.head_dim + 7) / 8, unit = blockIdx.y * RDK_ROW_THREADS + threadIdx.x;
     int32_t head = min(unit / lanes, args.kv_heads - 1), d = unit % lanes * 8;
     const kv_scale k_scale(args.k_scale, head), v_scale(args.v_scale, head);
-    int64_t token = blockIdx.y, stride;
+    int64_t token = blockIdx.x, stride;
     cached_token to;
     wait_dependencies();
     if (unit / lanes >= args.kv_heads) return;
@@ -301,8 +299,26 @@ extern "C" __global__ void __launch_bounds__(RDK_ROW_THREADS)
     }
 }
 
-// 16-bit heads whose halves are whole words, turned by halves (not interleaved): a lane takes two neighbours at once, and a warp up
-// to HEADS heads of a token's q, k or v, which share the token's angles. WORDS: pairs of pairs a lane; heads of up to 128 * WORDS dims.
+// Two neighbours as they lie in memory.
+template <int TYPE> struct head_pair {
+    static constexpr int bytes = 4;
+    uint32_t word;
+    __device__ __forceinline__ void load(const char *from) { word = __ldcg(reinterpret_cast<const unsigned int *>(from)); }
+    __device__ __forceinline__ float2 wide() const { return unpack_pair(word, TYPE); }
+    static __device__ __forceinline__ head_pair of(float2 x) { return {TYPE == RDK_F16 ? pack_f16(x.x, x.y) : pack_bf16(x.x, x.y)}; }
+    __device__ __forceinline__ void store(char *to) const { *reinterpret_cast<uint32_t *>(to) = word; }
+};
+template <> struct head_pair<RDK_F32> {
+    static constexpr int bytes = 8;
+    float2 word;
+    __device__ __forceinline__ void load(const char *from) { word = __ldcg(reinterpret_cast<const float2 *>(from)); }
+    __device__ __forceinline__ float2 wide() const { return word; }
+    static __device__ __forceinline__ head_pair of(float2 x) { return {x}; }
+    __device__ __forceinline__ void store(char *to) const { *reinterpret_cast<float2 *>(to) = word; }
+};
+
+// Heads whose halves are whole pairs, turned by halves (not interleaved): a lane takes two neighbours at once, and a warp up to HEADS
+// heads of a token's q, k or v, which share the token's angles. WORDS: pairs of pairs a lane; heads of up to 128 * WORDS dims.
 template <int WORDS> struct head_words { // words 0 .. WORDS - 1: of first halves; up to 2 WORDS - 1: of second ones; then the rest
     template <typename F> static __device__ __forceinline__ void each(const rdk_rope_sm90a_args &args, F f) { // f(word, dim)
         int32_t lane = threadIdx.x % 32, half = args.rotary_dim / 2;
@@ -318,11 +334,11 @@ template <int WORDS> struct head_words { // words 0 .. WORDS - 1: of first halve
 };
 
 template <int TYPE, int WORDS, int HEADS> struct heads_of_token {
-    static constexpr int all = WORDS * 4;
+    static constexpr int all = WORDS * 4, elem = head_pair<TYPE>::bytes / 2;
     float2 cosine[WORDS], sine[WORDS]; // frequencies at first
     ulonglong2 step[WORDS];            // turn_of both
     float2 weight[all];                // at first as they lie in memory, a 16-bit pair in x
-    uint32_t word[HEADS][all];
+    head_pair<TYPE> word[HEADS][all];
 
     // All of them are asked for before any is looked at.
     __device__ __forceinline__ void load_constants(const rdk_rope_sm90a_args &args, const void *norm) {
@@ -357,12 +373,10 @@ template <int TYPE, int WORDS, int HEADS> struct heads_of_token {
 #pragma unroll
         for (int h = 0; h < HEADS; h++) {
 #pragma unroll
-            for (int w = 0; w < all; w++) word[h][w] = 0;
+            for (int w = 0; w < all; w++) word[h][w] = {};
             if (h >= heads) continue;
-            const char *from = static_cast<const char *>(base) + (at + h * stride_head) * 2;
-            head_words<WORDS>::each(args, [&](int w, int32_t d) {
-                word[h][w] = __ldcg(reinterpret_cast<const unsigned int *>(from + d * 2));
-            });
+            const char *from = static_cast<const char *>(base) + (at + h * stride_head) * elem;
+            head_words<WORDS>::each(args, [&](int w, int32_t d) { word[h][w].load(from + d * elem); });
         }
     }
     __device__ __forceinline__ void angles(int32_t position) {
@@ -382,7 +396,7 @@ template <int TYPE, int WORDS, int HEADS> struct heads_of_token {
             squares[h] = 0.0f;
 #pragma unroll
             for (int w = 0; w < all; w++) {
-                float2 x = unpack_pair(word[h][w], TYPE);
+                const float2 x = word[h][w].wide();
                 squares[h] = fmaf(x.x, x.x, fmaf(x.y, x.y, squares[h]));
             }
         }
@@ -398,7 +412,7 @@ template <int TYPE, int WORDS, int HEADS> struct heads_of_token {
             float2 x[all];
 #pragma unroll
             for (int w = 0; w < all; w++) {
-                x[w] = unpack_pair(word[h][w], TYPE);
+                x[w] = word[h][w].wide();
                 if (norm) x[w].x *= inverse[h] * weight[w].x, x[w].y *= inverse[h] * weight[w].y;
             }
 #pragma unroll
@@ -413,17 +427,13 @@ template <int TYPE, int WORDS, int HEADS> struct heads_of_token {
     }
 };
 
-template <int TYPE> __device__ __forceinline__ uint32_t pack_pair(float2 x) {
-    return TYPE == RDK_F16 ? pack_f16(x.x, x.y) : pack_bf16(x.x, x.y);
-}
-
 template <int TYPE, int WORDS, int HEADS>
-__device__ __forceinline__ void rope_kv_write_words(const rdk_rope_kv_write_sm90a_args &args) {
+__device__ __forceinline__ void rope_kv_write_pairs(const rdk_rope_kv_write_sm90a_args &args) {
     launch_dependents();
     const rdk_rope_sm90a_args &rope = args.rope;
     int32_t q_groups = (rope.q_heads + HEADS - 1) / HEADS, kv_groups = (args.kv.kv_heads + HEADS - 1) / HEADS;
-    int32_t at = blockIdx.x * (RDK_ROW_THREADS / 32) + threadIdx.x / 32, token = at / (q_groups + 2 * kv_groups);
-    int32_t group = at % (q_groups + 2 * kv_groups);
+    int32_t at = blockIdx.x * (RDK_ROW_THREADS / 32) + threadIdx.x / 32, group = at % (q_groups + 2 * kv_groups);
+    int32_t token = at / (q_groups + 2 * kv_groups);
     bool of_q = group < q_groups, of_v = group >= q_groups + kv_groups;
     int32_t head = (of_q ? group : of_v ? group - q_groups - kv_groups : group - q_groups) * HEADS;
     int32_t heads = min(HEADS, (of_q ? rope.q_heads : args.kv.kv_heads) - head);
@@ -432,8 +442,7 @@ __device__ __forceinline__ void rope_kv_write_words(const rdk_rope_kv_write_sm90
     if (!of_v) run.load_constants(rope, reinterpret_cast<const void *>(norm));
     uint64_t k_scales = (uint64_t)args.kv.k_scale, v_scales = (uint64_t)args.kv.v_scale; // integers: see head_at
     const float *scales = reinterpret_cast<const float *>(of_v ? v_scales : of_q ? 0 : k_scales);
-    kv_scale scale;
-    if (HEADS == 1) scale = kv_scale(scales, head);
+    const kv_scale scale = HEADS == 1 ? kv_scale(scales, head) : kv_scale();
     if (!of_v) run.take_constants(rope);
     wait_dependencies();
     if (token >= rope.tokens) return;
@@ -467,23 +476,24 @@ __device__ __forceinline__ void rope_kv_write_words(const rdk_rope_kv_write_sm90
     if (of_q)
         run.turn(rope, norm != 0, heads, [&](int h, int32_t d, float2 x) {
             if (norm || d < rope.rotary_dim)
-                *reinterpret_cast<uint32_t *>(static_cast<char *>(base) + (from + h * stride_head + d) * 2) = pack_pair<TYPE>(x);
+                head_pair<TYPE>::of(x).store(static_cast<char *>(base) + (from + h * stride_head + d) * run.elem);
         });
     else if (find_slot(args.kv, slot, to))
         run.turn(rope, norm != 0, heads, [&](int h, int32_t d, float2 x) {
-            k_place(args.kv, to, head + h, HEADS == 1 ? scale : kv_scale(scales, head + h)).put_two(d, unpack_pair(pack_pair<TYPE>(x), TYPE));
+            k_place(args.kv, to, head + h, HEADS == 1 ? scale : kv_scale(scales, head + h)).put_two(d, head_pair<TYPE>::of(x).wide());
         });
 }
 
-#define WORD_KERNELS(type_, type_code_)                                                                                  \
-    WORD_KERNEL(type_, type_code_, 1, 1, d128)                                                                           \
-    WORD_KERNEL(type_, type_code_, 1, RDK_ROPE_HEADS, d128_many)                                                                      \
-    WORD_KERNEL(type_, type_code_, 2, 1, d256)                                                                           \
-    WORD_KERNEL(type_, type_code_, 2, RDK_ROPE_HEADS / 2, d256_many)
-#define WORD_KERNEL(type_, type_code_, words_, heads_, size_)                                                            \
+#define PAIR_KERNELS(type_, type_code_)                                                                                  \
+    PAIR_KERNEL(type_, type_code_, 1, 1, d128)                                                                           \
+    PAIR_KERNEL(type_, type_code_, 1, RDK_ROPE_HEADS, d128_many)                                                                      \
+    PAIR_KERNEL(type_, type_code_, 2, 1, d256)                                                                           \
+    PAIR_KERNEL(type_, type_code_, 2, RDK_ROPE_HEADS / 2, d256_many)
+#define PAIR_KERNEL(type_, type_code_, words_, heads_, size_)                                                            \
     extern "C" __global__ void __launch_bounds__(RDK_ROW_THREADS)                                                        \
         rdk_rope_kv_write_sm90a_##type_##_##size_(const __grid_constant__ rdk_rope_kv_write_sm90a_args args) {           \
-        rope_kv_write_words<type_code_, words_, heads_>(args);                                                           \
+        rope_kv_write_pairs<type_code_, words_, heads_>(args);                                                           \
     }
-WORD_KERNELS(bf16, RDK_BF16)
-WORD_KERNELS(f16, RDK_F16)
+PAIR_KERNELS(f32, RDK_F32)
+PAIR_KERNELS(bf16, RDK_BF16)
+PAIR_KERNELS(f16, RDK_F16)

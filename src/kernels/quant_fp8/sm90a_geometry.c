@@ -59,7 +59,10 @@ int32_t rdi_quant_norm_sm90a_geometry(const void *args, void *ws, const rd_devic
     const rdi_quant_args *a = args;
     if (!types_fit(a)) return 0;
     rdk_quant_sm90a_args kernel = kernel_args(a);
-    static const char *const names[2][2][2] = {
+    static const char *const names[3][2][2] = {
+        // by rdk_type_code
+        {{"rdk_quant_fp8_norm_sm90a_f32", "rdk_quant_fp8_norm_sm90a_f32_cluster"},
+         {"rdk_quant_fp8_norm_sm90a_f32_add", "rdk_quant_fp8_norm_sm90a_f32_add_cluster"}},
         {{"rdk_quant_fp8_norm_sm90a_bf16", "rdk_quant_fp8_norm_sm90a_bf16_cluster"},
          {"rdk_quant_fp8_norm_sm90a_bf16_add", "rdk_quant_fp8_norm_sm90a_bf16_add_cluster"}},
         {{"rdk_quant_fp8_norm_sm90a_f16", "rdk_quant_fp8_norm_sm90a_f16_cluster"},
@@ -72,7 +75,7 @@ int32_t rdi_quant_norm_sm90a_geometry(const void *args, void *ws, const rd_devic
     bool cluster = vector && rdk_norm_clusters(a->m, device->compute_units);
     uint32_t blocks = (uint32_t)a->m * (cluster ? RDK_NORM_BLOCKS : 1);
     (void)ws;
-    rdi_launch_fill(out, vector ? names[type == RD_DTYPE_F16][add][cluster] : "rdk_quant_fp8_norm_sm90a_any",
+    rdi_launch_fill(out, vector ? names[rdk_type_code(type)][add][cluster] : "rdk_quant_fp8_norm_sm90a_any",
                     (const uint32_t[3]){blocks, 1, 1},
                     cluster ? rdk_norm_cluster_threads(a->k) : rdk_norm_threads(a->k), &kernel,
                     sizeof kernel);

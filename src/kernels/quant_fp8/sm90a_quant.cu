@@ -121,13 +121,15 @@ template <int TYPE, bool RESIDUAL> __device__ __forceinline__ void norm_cluster_
     normalise_cluster<TYPE, RESIDUAL>(rows_of(args), [&](row_pieces<1> &p) { quantise(p, {to}); });
 }
 #define NORM_KERNELS(name_, type_, residual_)                                                                            \
-    extern "C" __global__ void __launch_bounds__(512, 3) name_(const __grid_constant__ rdk_quant_sm90a_args args) {        \
+    extern "C" __global__ void __launch_bounds__(512, type_ == RDK_F32 ? 2 : 3) name_(const __grid_constant__ rdk_quant_sm90a_args args) {        \
         norm_vectors<type_, residual_>(args);                                                                            \
     }                                                                                                                    \
     extern "C" __global__ void __cluster_dims__(RDK_NORM_BLOCKS, 1, 1) __launch_bounds__(RDK_NORM_VECTOR_K / 8 / RDK_NORM_BLOCKS) \
         name_##_cluster(const __grid_constant__ rdk_quant_sm90a_args args) {                                             \
         norm_cluster_of<type_, residual_>(args);                                                                         \
     }
+NORM_KERNELS(rdk_quant_fp8_norm_sm90a_f32, RDK_F32, false)
+NORM_KERNELS(rdk_quant_fp8_norm_sm90a_f32_add, RDK_F32, true)
 NORM_KERNELS(rdk_quant_fp8_norm_sm90a_bf16, RDK_BF16, false)
 NORM_KERNELS(rdk_quant_fp8_norm_sm90a_bf16_add, RDK_BF16, true)
 NORM_KERNELS(rdk_quant_fp8_norm_sm90a_f16, RDK_F16, false)
