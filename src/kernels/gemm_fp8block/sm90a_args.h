@@ -6,7 +6,7 @@
 #include "kernels/common/sm90a_types.h"
 
 typedef struct rdk_gemm_step_args {
-    RDK_ALIGN64 unsigned char w_map[128]; // box: 128 bytes of K x 64 or 128 weight rows
+    RDK_ALIGN64 unsigned char w_map[128]; // box: 128 bytes of K x 64 weight rows
     unsigned char a_map[128];             // box: 128 bytes of K x the kernel's tokens
     RDK_PTR(const unsigned char) a;       // these two serve rows that the copy engine cannot address
     RDK_PTR(const unsigned char) w;
@@ -20,12 +20,23 @@ typedef struct rdk_gemm_step_args {
     int32_t m, n, k, k_blocks;
     int32_t ranges, range_units,
         range_rest; // pair r of blocks takes range_units (+1 while r < range_rest) units of (two tiles, k block)
-    int32_t use_maps, w_scale_e8m0, bias_type, c_type;
+    int32_t w_rows; // as the copy engine sees them: in layout tile64 those of tiles
+    int32_t use_maps, w_tiled, w_scale_e8m0, bias_type, c_type;
 } rdk_gemm_step_args;
 
 // The ring of the step kernels: stages of one weight tile and one token tile; the tokens' scales beside it. Up to 32 tokens two blocks
 // share a multiprocessor, so that the next call's ring fills while this one drains.
-enum { RDK_K_BLOCK = 128, RDK_STEP_STAGES_MAX = 12 };
+enum { RDK_K_BLOCK = 128, RDK_TILE_ROWS = 64, RDK_STEP_STAGES_MAX = 12 };
+// Where the copy engine finds a box of 128 bytes of K that starts at `row`. Layout tile64 is to it a matrix of 128-byte rows, 64 a tile,
+// tile after tile, and the box lies in one of them.
+typedef struct rdk_place {
+    int32_t x, y;
+} rdk_place;
+RDK_HOST_DEVICE rdk_place rdk_box_place(int tiled, int32_t k_blocks, int32_t row, int32_t k_block) {
+    rdk_place place = {tiled ? 0 : k_block * RDK_K_BLOCK, row};
+    if (tiled) place.y = (row / RDK_TILE_ROWS * k_blocks + k_block) * RDK_TILE_ROWS + row % RDK_TILE_ROWS;
+    return place;
+}
 RDK_HOST_DEVICE int rdk_step_stage_bytes(int tokens, int rows) {
     return (rows + tokens) * RDK_K_BLOCK;
 }
@@ -54,7 +65,7 @@ RDK_HOST_DEVICE int rdk_step_shared_bytes(int tokens, int rows) {
 // ---- pairs of blocks: class "chunk", and class "step" from 33 tokens on -------------------------------------------------
 typedef struct rdk_gemm_pairs_args {
     RDK_ALIGN64 unsigned char a_map[128]; // box: 128 bytes of K x half a tile's tokens
-    unsigned char w_map[128];             // box: 128 bytes of K x half a tile's weight rows
+    unsigned char w_map[128];             // box: 128 bytes of K x w_box weight rows
     RDK_PTR(const float) a_scale;
     RDK_PTR(const void) w_scale;
     RDK_PTR(const void) bias;
@@ -68,7 +79,8 @@ typedef struct rdk_gemm_pairs_args {
     int32_t group;  // units of M that are walked together before N moves on
     int32_t line_units, line_part,
         line_rest;         // the first units are one line of (unit, k block), cut as in the step kernel
-    int32_t early_weights; // they are there before the kernels before this one end
+    int32_t w_tiled, w_box; // layout tile64; rows of a box, a part of half a tile
+    int32_t early_weights;  // they are there before the kernels before this one end
     int32_t w_scale_e8m0, bias_type, c_type, c_vectors;
 } rdk_gemm_pairs_args;
 

@@ -75,6 +75,14 @@ __device__ __noinline__ void copy_rows(unsigned char *tile, const unsigned char 
     __syncwarp();
 }
 
+// For each group of a block its 64 rows of a unit.
+template <int GROUPS, typename F>
+__device__ __forceinline__ void each_box(const rdk_gemm_step_args &args, int32_t tile, int32_t kb, F f) {
+#pragma unroll
+    for (int group = 0; group < GROUPS; group++)
+        f(group * GROUP_BYTES, rdk_box_place(args.w_tiled, args.k_blocks, (own_tile(tile) * GROUPS + group) * GROUP_ROWS, kb));
+}
+
 template <int TOKENS, int GROUPS>
 __device__ __forceinline__ void produce_weights(const rdk_gemm_step_args &args, ring<TOKENS, GROUPS> &r, int32_t begin,
                                                 int32_t end) {
@@ -86,20 +94,24 @@ __device__ __forceinline__ void produce_weights(const rdk_gemm_step_args &args, 
         if (unit == begin + s::stages && args.use_maps && lane == 0) { // the ring is full and the tokens may be far
             if (GROUPS == 2) wait_dependencies();                      // 64-row tiles win by asking even before
             for (int32_t ahead = 0; ahead < PREFETCH_UNITS && unit + ahead < end; ahead++)
-                prefetch_box(args.w_map, (unit + ahead) % args.k_blocks * K_BLOCK, own_tile((unit + ahead) / args.k_blocks) * s::rows);
+                each_box<GROUPS>(args, (unit + ahead) / args.k_blocks, (unit + ahead) % args.k_blocks,
+                                 [&](int, rdk_place from) { prefetch_box(args.w_map, from.x, from.y); });
         }
         unsigned char *to = r.tiles[at.slot];
-        int32_t row = own_tile(tile) * s::rows;
         if (args.use_maps) {
             if (lane == 0) {
                 barrier_wait(&r.empty[at.slot], at.parity);
                 barrier_expect(&r.full[at.slot], s::weight_bytes);
-                copy_box_once(to, args.w_map, &r.full[at.slot], kb * K_BLOCK, row, policy);
+                each_box<GROUPS>(args, tile, kb, [&](int place, rdk_place from) {
+                    copy_box_once(to + place, args.w_map, &r.full[at.slot], from.x, from.y, policy);
+                });
             }
         } else {
             barrier_wait(&r.empty[at.slot], at.parity);
-            copy_rows(to, args.w + (int64_t)row * args.w_stride + kb * K_BLOCK, args.w_stride, s::rows, args.n - row,
-                      args.k - kb * K_BLOCK);
+            each_box<GROUPS>(args, tile, kb, [&](int place, rdk_place from) {
+                copy_rows(to + place, args.w + from.y * args.w_stride + from.x, args.w_stride, GROUP_ROWS, args.w_rows - from.y,
+                          args.w_tiled ? K_BLOCK : args.k - from.x);
+            });
             if (lane == 0) barrier_arrive(&r.full[at.slot]);
         }
         at.advance<s::stages>();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches of the sm_90a GEMM kernels: arguments of the op in, launches out, no driver call.
-#include "kernels/gemm_fp8block/args.h"
+#include "kernels/gemm_fp8block/layout.h"
 #include "kernels/gemm_fp8block/sm90a_args.h"
 #include "kernels/gemm_fp8block/sm90a_geometry.h"
 #include "kernels/rows.h"
@@ -24,6 +24,28 @@ rdi_tensor_map rdi_sm90a_byte_map(uint32_t arg_offset, const void *base, int64_t
         .box = {RDK_K_BLOCK, (uint32_t)box_rows},
         .swizzle_bytes = 128,
     };
+}
+
+rdi_sm90a_weight rdi_sm90a_weight_of(const rdi_gemm_args *a) {
+    rdi_sm90a_weight w = {.data = a->w, .rows = a->n, .bytes = a->k, .stride = a->w_stride};
+    if (a->layout == RDI_LAYOUT_TILE64) {
+        w.tiled = true;
+        w.rows = rdi_round_up(a->n, RDI_TILE_ROWS) * rdi_ceil_div(a->k, RDK_K_BLOCK);
+        w.bytes = w.stride = RDK_K_BLOCK;
+    }
+    w.engine_can = rdi_sm90a_engine_can(w.data, w.rows, w.stride);
+    return w;
+}
+
+rdi_tensor_map rdi_sm90a_weight_map(uint32_t arg_offset, const rdi_gemm_args *a, int32_t box_rows) {
+    const rdi_sm90a_weight w = rdi_sm90a_weight_of(a);
+    return rdi_sm90a_byte_map(arg_offset, w.data, w.rows, w.bytes, w.stride, box_rows);
+}
+
+// Rows of a box of weights: half a tile, or what of it lies in one panel whichever half it is.
+static int32_t weight_box(const rdi_gemm_args *a, int32_t columns) {
+    const int32_t half = columns / 2;
+    return a->layout == RDI_LAYOUT_TILE64 ? rdi_min(half & -half, RDI_TILE_ROWS) : half;
 }
 
 size_t rdi_sm90a_partial_bytes(const rdi_sm90a_pairs *p) {
@@ -55,6 +77,8 @@ void rdi_sm90a_pairs_launch(const char *kernel, const rdi_gemm_args *a, const rd
         .line_units = (int32_t)p->line_units,
         .line_part = (int32_t)(line / p->pairs),
         .line_rest = (int32_t)(line % p->pairs),
+        .w_tiled = a->layout == RDI_LAYOUT_TILE64,
+        .w_box = weight_box(a, p->columns),
         .early_weights = p->early_weights,
         .w_scale_e8m0 = a->w_scale_dtype == RD_DTYPE_E8M0,
         .bias_type = rdk_type_code(a->bias_dtype),
@@ -69,8 +93,7 @@ void rdi_sm90a_pairs_launch(const char *kernel, const rdi_gemm_args *a, const rd
     out->map_count = 2;
     out->map[0] = rdi_sm90a_byte_map(offsetof(rdk_gemm_pairs_args, a_map), a->a, a->m, a->k, a->a_stride,
                                      p->tokens / 2);
-    out->map[1] = rdi_sm90a_byte_map(offsetof(rdk_gemm_pairs_args, w_map), a->w, a->n, a->k, a->w_stride,
-                                     p->columns / 2);
+    out->map[1] = rdi_sm90a_weight_map(offsetof(rdk_gemm_pairs_args, w_map), a, args.w_box);
 }
 
 // ---- class "step" ----------------------------------------------------------------------------------------------------
@@ -105,7 +128,7 @@ static rdi_sm90a_pairs wide_pairs(const step_cut *cut, int64_t m) {
 
 static bool step_is_wide(const rdi_gemm_args *a) {
     return a->m > NARROW_TOKENS && rdi_sm90a_engine_can(a->a, a->m, a->a_stride) &&
-           rdi_sm90a_engine_can(a->w, a->n, a->w_stride);
+           rdi_sm90a_weight_of(a).engine_can;
 }
 
 static int32_t narrow_tokens(int64_t m) {
@@ -136,7 +159,8 @@ static const char *step_kernel(int32_t tokens, int32_t rows) {
 }
 
 static void narrow_launch(const rdi_gemm_args *a, const step_cut *cut, void *ws, rdi_launch *out) {
-    int32_t tokens = narrow_tokens(a->m);
+    const int32_t tokens = narrow_tokens(a->m);
+    const rdi_sm90a_weight w = rdi_sm90a_weight_of(a);
     rdk_gemm_step_args kernel = {
         .a = RDK_ADDR(a->a),
         .w = RDK_ADDR(a->w),
@@ -146,7 +170,7 @@ static void narrow_launch(const rdi_gemm_args *a, const step_cut *cut, void *ws,
         .c = RDK_ADDR(a->c),
         .partials = RDK_ADDR(ws),
         .a_stride = a->a_stride,
-        .w_stride = a->w_stride,
+        .w_stride = w.stride,
         .a_scale_stride_m = a->a_scale_stride_m,
         .a_scale_stride_k = a->a_scale_stride_k,
         .w_scale_stride_n = a->w_scale_stride_n,
@@ -160,7 +184,9 @@ static void narrow_launch(const rdi_gemm_args *a, const step_cut *cut, void *ws,
         .range_units = (int32_t)(cut->units / cut->pairs),
         .range_rest = (int32_t)(cut->units % cut->pairs),
         .use_maps =
-            rdi_sm90a_engine_can(a->a, a->m, a->a_stride) && rdi_sm90a_engine_can(a->w, a->n, a->w_stride),
+            rdi_sm90a_engine_can(a->a, a->m, a->a_stride) && w.engine_can,
+        .w_tiled = w.tiled,
+        .w_rows = (int32_t)w.rows,
         .w_scale_e8m0 = a->w_scale_dtype == RD_DTYPE_E8M0,
         .bias_type = rdk_type_code(a->bias_dtype),
         .c_type = rdk_type_code(a->c_dtype),
@@ -172,8 +198,7 @@ static void narrow_launch(const rdi_gemm_args *a, const step_cut *cut, void *ws,
     out->dependent = true;
     if (kernel.use_maps) {
         out->map_count = 2;
-        out->map[0] =
-            rdi_sm90a_byte_map(offsetof(rdk_gemm_step_args, w_map), a->w, a->n, a->k, a->w_stride, cut->rows);
+        out->map[0] = rdi_sm90a_weight_map(offsetof(rdk_gemm_step_args, w_map), a, RDK_TILE_ROWS);
         out->map[1] =
             rdi_sm90a_byte_map(offsetof(rdk_gemm_step_args, a_map), a->a, a->m, a->k, a->a_stride, tokens);
     }

@@ -20,30 +20,31 @@ namespace pairs {
 // ---- producers: one lane each for weights and tokens ---------------------------------------------------------------------
 template <typename S, bool WEIGHTS>
 __device__ __forceinline__ void produce_tiles(const rdk_gemm_pairs_args &args, ring<S> &r) {
-    constexpr int rows = WEIGHTS ? S::columns : S::tokens, half_bytes = rows / 2 * K_BLOCK;
+    constexpr int rows = WEIGHTS ? S::columns : S::tokens;
     const bool shared = S::step ? !WEIGHTS : (args.pair_m != 0) == WEIGHTS;
     const void *map = WEIGHTS ? args.w_map : args.a_map;
     const uint64_t policy = policy_evict_first();
-    const int32_t rank = cluster_rank();
+    const int32_t box = WEIGHTS ? args.w_box : rows / 2, first = shared ? (int32_t)cluster_rank() * (rows / 2) : 0,
+                  last = shared ? first + rows / 2 : rows;
     cursor<S::stages> at = {0, 1};
     walker<S> walk(args);
     if (!WEIGHTS || !args.early_weights) wait_dependencies();
     for (piece p; walk.next(args, p);) {
 #pragma unroll 1
         for (int32_t kb = p.begin; kb < p.end; kb++) {
-            const int32_t row = WEIGHTS ? p.column : p.row, x = kb * K_BLOCK;
+            const int32_t row = WEIGHTS ? p.column : p.row;
             unsigned char *tile = r.tiles[at.slot] + (WEIGHTS ? S::a_bytes : 0);
             uint64_t *full = &r.full[at.slot];
             barrier_wait(&r.empty[at.slot], at.parity); // of both blocks' groups
             barrier_expect(full, rows * K_BLOCK);
-            if (shared) {
-                copy_box_cluster(tile + rank * half_bytes, map, full, x, row + rank * (rows / 2), 3);
-            } else if (S::step && WEIGHTS) {
-                copy_box_once(tile, map, full, x, row, policy);
-                copy_box_once(tile + half_bytes, map, full, x, row + rows / 2, policy);
-            } else {
-                copy_box(tile, map, full, x, row);
-                copy_box(tile + half_bytes, map, full, x, row + rows / 2);
+            for (int32_t i = first; i < last; i += box) {
+                const rdk_place from = rdk_box_place(WEIGHTS && args.w_tiled, args.k_blocks, row + i, kb);
+                if (shared)
+                    copy_box_cluster(tile + i * K_BLOCK, map, full, from.x, from.y, 3);
+                else if (S::step && WEIGHTS)
+                    copy_box_once(tile + i * K_BLOCK, map, full, from.x, from.y, policy);
+                else
+                    copy_box(tile + i * K_BLOCK, map, full, from.x, from.y);
             }
             at.advance();
         }
