@@ -7,9 +7,8 @@
 
 typedef struct rdk_gemm_step_args {
     RDK_ALIGN64 unsigned char w_map[128]; // box: 128 bytes of K x 64 weight rows
-    unsigned char a_map[128];             // box: 128 bytes of K x the kernel's tokens
-    RDK_PTR(const unsigned char) a;       // these two serve rows that the copy engine cannot address
-    RDK_PTR(const unsigned char) w;
+    RDK_PTR(const unsigned char) a;
+    RDK_PTR(const unsigned char) w; // where the copy engine cannot address its rows
     RDK_PTR(const float) a_scale;
     RDK_PTR(const void) w_scale;
     RDK_PTR(const void) bias;
@@ -48,7 +47,7 @@ RDK_HOST_DEVICE int rdk_step_turn_tokens(int tokens) {
 enum { RDK_STEP_SCALE_UNITS = 8, RDK_STEP_SCALE_BATCHES = 4 };
 // What stands beside the ring; 1024 for the tiles' alignment.
 RDK_HOST_DEVICE int rdk_step_fixed_bytes(int tokens, int rows) {
-    return 1024 + RDK_STEP_SCALE_BATCHES * (RDK_STEP_SCALE_UNITS * (tokens + 4) * 4 + 16) +
+    return 1024 + 8 + RDK_STEP_SCALE_BATCHES * (RDK_STEP_SCALE_UNITS * (tokens + 4) * 4 + 16) +
            rows / 64 * rdk_step_turn_tokens(tokens) * RDK_STEP_TURN_PITCH * 4;
 }
 // 228 KB a multiprocessor, 1 KB of it taken a block (CUDA programming guide, compute capability 9.0). Two barriers a stage.

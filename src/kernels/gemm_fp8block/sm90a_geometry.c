@@ -197,10 +197,8 @@ static void narrow_launch(const rdi_gemm_args *a, const step_cut *cut, void *ws,
     out->shared_bytes = (uint32_t)rdk_step_shared_bytes(tokens, cut->rows);
     out->dependent = true;
     if (kernel.use_maps) {
-        out->map_count = 2;
+        out->map_count = 1;
         out->map[0] = rdi_sm90a_weight_map(offsetof(rdk_gemm_step_args, w_map), a, RDK_TILE_ROWS);
-        out->map[1] =
-            rdi_sm90a_byte_map(offsetof(rdk_gemm_step_args, a_map), a->a, a->m, a->k, a->a_stride, tokens);
     }
 }
 
