@@ -325,7 +325,7 @@ typedef struct rd_gemm_args {
     uint32_t struct_size;
     rd_tensor a;       // [m, k] e4m3 (fp8block) or bf16/f16/f32; any row stride
     rd_tensor a_scale; // [m, ceil(k/128)] f32, any strides; fp8block only
-    rd_tensor w; // [n, k] e4m3 or bf16 row-major (row stride >= k), or what rd_weight_pack makes of it
+    rd_tensor w;       // [n, k] e4m3 or bf16 row-major (row stride >= k), or what rd_weight_pack makes of it
     rd_tensor w_scale; // [ceil(n/128), ceil(k/128)] f32 or e8m0
     rd_tensor bias;    // [n] f32 or bf16, optional
     rd_tensor c;       // [m, n] bf16, f16 or f32; any row stride

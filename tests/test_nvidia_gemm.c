@@ -227,7 +227,8 @@ static void check_boxes(const rdi_gemm_args *a, const rdi_tensor_map *map, int32
 
 static void test_tiles(void **state) {
     (void)state;
-    static const int64_t counts[] = {1, 16, 32, 33, 64, 128}, shapes[][2] = {{576, 3884}, {14336, 256}, {100, 130}};
+    static const int64_t counts[] = {1, 16, 32, 33, 64, 128},
+                         shapes[][2] = {{576, 3884}, {14336, 256}, {100, 130}};
     rdi_launch out[RDI_MAX_LAUNCHES];
     for (size_t s = 0; s < RDI_COUNT(shapes); s++) {
         const int32_t k_blocks = (int32_t)(shapes[s][1] + 127) / 128;
@@ -272,10 +273,8 @@ static void test_tiles(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_step_cut),
-        cmocka_unit_test(test_step_of_odd_shapes),
-        cmocka_unit_test(test_chunk_walk),
-        cmocka_unit_test(test_chunk_repacks),
+        cmocka_unit_test(test_step_cut),   cmocka_unit_test(test_step_of_odd_shapes),
+        cmocka_unit_test(test_chunk_walk), cmocka_unit_test(test_chunk_repacks),
         cmocka_unit_test(test_tiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,7 +19,7 @@ enum {
     STRIP_ROWS = 16,
     PANEL_ROWS = 16, // of layouts panel16 and shuffle16
     TILE_ROWS = 64   // of tile64
-}; // dequantised at a time: 2048 x 576 x 2 bytes = 2.25 MiB, an L2's worth a thread
+};                   // dequantised at a time: 2048 x 576 x 2 bytes = 2.25 MiB, an L2's worth a thread
 
 // ---- shapes --------------------------------------------------------------------------------------------------------
 bool rdi_weight_is_fp8(const rdi_weight *weight) {
@@ -234,7 +234,9 @@ static void release_mapped(const rdi_weight *weight) {
 
 // Rows [row, row + rows) of a packed weight: a run of memory in every layout, row a multiple of its panels' rows.
 static rd_tensor rows_from(const rdi_linear *linear, int64_t row, int64_t rows) {
-    const int64_t group = !strcmp(linear->layout, "row") ? 1 : !strcmp(linear->layout, "tile64") ? TILE_ROWS : PANEL_ROWS;
+    const int64_t group = !strcmp(linear->layout, "row")      ? 1
+                          : !strcmp(linear->layout, "tile64") ? TILE_ROWS
+                                                              : PANEL_ROWS;
     rd_tensor part = linear->w;
     part.data =
         (unsigned char *)part.data + row / group * part.stride[0] * (int64_t)rd_dtype_bytes(part.dtype);

@@ -76,7 +76,8 @@ rd_status rd_weight_pack(rd_ctx *ctx, const rd_tensor *w, const char *layout, rd
             .n = w->shape[0], .k = w->shape[1], .w = w->data, .w_stride = w->stride[0], .w_dtype = w->dtype}};
     job.layout = rdi_layout_named(layout);
     if (job.layout == RDI_LAYOUT_ROW || job.layout == RDI_LAYOUTS)
-        return rdi_fail(RD_E_INVALID, "weight_pack: layout=%s, needs one of: shuffle16 panel16 tile64", layout);
+        return rdi_fail(RD_E_INVALID, "weight_pack: layout=%s, needs one of: shuffle16 panel16 tile64",
+                        layout);
     RDI_TRY(check_layout(w, job.layout));
     int64_t panels = rdi_ceil_div(job.from.n, rdi_layout_panel_rows(job.layout));
     int64_t elems = rdi_layout_panel_elems(job.layout, w->dtype, job.from.k);

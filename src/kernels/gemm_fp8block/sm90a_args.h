@@ -77,7 +77,7 @@ typedef struct rdk_gemm_pairs_args {
     int32_t pair_m; // which of the two
     int32_t group;  // units of M that are walked together before N moves on
     int32_t line_units, line_part,
-        line_rest;         // the first units are one line of (unit, k block), cut as in the step kernel
+        line_rest;          // the first units are one line of (unit, k block), cut as in the step kernel
     int32_t w_tiled, w_box; // layout tile64; rows of a box, a part of half a tile
     int32_t early_weights;  // they are there before the kernels before this one end
     int32_t w_scale_e8m0, bias_type, c_type, c_vectors;
