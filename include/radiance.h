@@ -369,7 +369,7 @@ typedef struct rd_attn_args {
     rd_tensor kv_lens;          // [seqs] i32: keys visible to the last query token, itself included
     rd_tensor q_starts;         // [seqs + 1] i32: first query token of each sequence
     rd_tensor sinks;            // [q_heads] f32, optional: a logit that only joins the denominator
-    rd_tensor out;              // [tokens, q_heads, head_dim] bf16 or f32
+    rd_tensor out;              // [tokens, q_heads, head_dim] bf16 or f32, or e4m3 with out_scale
     float scale;                // usually 1/sqrt(head_dim)
     float softcap;              // 0 = off: cap * tanh(x / cap)
     int32_t window;             // 0 = off; else keys in (pos - window, pos]
@@ -377,6 +377,9 @@ typedef struct rd_attn_args {
     // length up to them: longest q_len (needed on a card; 0 elsewhere = read from q_starts) and longest kv_len
     // (0 = max_blocks * block_tokens).
     int32_t max_q_len, max_kv_len;
+    // Of an e4m3 output, not read otherwise: [tokens, q_heads * head_dim / 128] f32, head_dim a multiple of 128. Codes and scales
+    // are those that quant_fp8 makes of the f32 output.
+    rd_tensor out_scale;
 } rd_attn_args;
 RD_API rd_status rd_attn_run(const rd_plan *plan, const rd_attn_args *args, void *ws, size_t *ws_bytes,
                              rd_stream stream);

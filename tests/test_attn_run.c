@@ -136,6 +136,7 @@ static void test_attn_run_refuses_bad_tensors(void **state) {
     EXPECT((args.q.shape[1] = 5, args.out.shape[1] = 5), "5 query heads, needs a multiple of 2 KV heads");
     EXPECT((args.q.shape[1] = 4, args.out.shape[1] = 4, args.sinks.shape[0] = 4), "gqa=2, the plan needs 3");
     EXPECT(args.out.dtype = RD_DTYPE_BF16, "out_dtype=bf16, the plan needs fp32");
+    EXPECT(args.out.dtype = RD_DTYPE_E4M3, "out: fp8_e4m3 with head_dim=64, needs a multiple of 128");
     EXPECT(args.k_cache.dtype = RD_DTYPE_F32, "k_cache: dtype=fp32, needs one of: fp8_e4m3 bf16");
     EXPECT(args.v_cache.shape[0]++, "v_cache: shape[0]=");
     EXPECT(args.k_cache.stride[1] = 64, "k_cache: stride[1]=64, needs 1");
@@ -153,6 +154,47 @@ static void test_attn_run_refuses_bad_tensors(void **state) {
     assert_int_equal(status, RD_E_INVALID);
     assert_int_equal(rd_attn_run(r.plan, NULL, NULL, NULL, NULL), RD_E_INVALID);
     run_case_free(&r);
+}
+
+// The reference's codes are quant_fp8's of its own f32 output, by the formula: scale = max(top / 448, 1 / (448 * 512)).
+static void test_codes_of_the_reference(void **state) {
+    (void)state;
+    enum { GROUPS = 4 * 2 * 2, GROUP = 128 }; // 4 tokens, 2 heads of 256
+    uint64_t rng = fresh_seed("test_codes_of_the_reference");
+    const attn_shape s = {.seqs = 2,
+                          .q_len = {1, 3},
+                          .kv_len = {21, 1}, // two of its rows see no key: zeros
+                          .q_heads = 2,
+                          .kv_heads = 1,
+                          .head_dim = 256,
+                          .block_tokens = 16,
+                          .scales = true,
+                          .q_dtype = RD_DTYPE_F32,
+                          .kv_dtype = RD_DTYPE_E4M3,
+                          .out_dtype = RD_DTYPE_F32};
+    attn_case *c = case_new(&s, &rng);
+    const rdi_row *row = reference_of("attn_decode");
+    float *wide = case_run(c, row, 1), scale[GROUPS], seen_scale[GROUPS];
+    uint8_t seen[GROUPS * GROUP];
+    const int64_t stride = c->args.out_stride_token;
+    c->args.out = seen, c->args.out_dtype = RD_DTYPE_E4M3;
+    c->args.out_stride_token = 2 * 256, c->args.out_stride_head = 256;
+    c->args.out_scale = seen_scale, c->args.out_scale_stride_token = 4, c->args.out_scale_stride_group = 1;
+    rdi_par *par = NULL;
+    assert_int_equal(rdi_par_create(1, NULL, NULL, &par), RD_OK);
+    row->run(&c->args, NULL, par);
+    rdi_par_free(par);
+    for (int g = 0; g < GROUPS; g++) {
+        const float *from = wide + g / 4 * stride + g % 4 * GROUP;
+        float top = 0;
+        for (int i = 0; i < GROUP; i++) top = fmaxf(top, fabsf(from[i]));
+        scale[g] = fmaxf(top / 448.0f, 1.0f / (448.0f * 512.0f));
+        for (int i = 0; i < GROUP; i++)
+            assert_int_equal(seen[g * GROUP + i], rdi_e4m3_from_f32(from[i] / scale[g]));
+    }
+    assert_memory_equal(seen_scale, scale, sizeof scale);
+    free(wide);
+    case_free(c);
 }
 
 static void test_attn_run_refuses_bad_tables(void **state) {
@@ -207,6 +249,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_attn_run_gives_the_rows_bits),
         cmocka_unit_test(test_attn_run_refuses_bad_tensors),
+        cmocka_unit_test(test_codes_of_the_reference),
         cmocka_unit_test(test_attn_run_refuses_bad_tables),
         cmocka_unit_test(test_attn_run_refuses_what_the_plan_lacks),
     };

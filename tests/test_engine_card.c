@@ -264,6 +264,45 @@ static void test_verify_is_replayed(void **state) {
     tiny_free(&m);
 }
 
+// A step of three widths that no graph has room for at the widest: one pass, attention by widths, each row as if its session had
+// stepped alone.
+static void test_widths_share_a_pass(void **state) {
+    (void)state;
+    if (!probe()) skip();
+    enum { SESSIONS = 5, WIDEST = 8, KNOWN = 9 };
+    static const int widths[SESSIONS] = {2, 8, 1, 2, 3}; // 16 rows of 17; at the widest 40
+    tiny_model m;
+    rig r;
+    int32_t ids[SESSIONS][32];
+    static float together[SESSIONS][WIDEST * 256], alone[WIDEST * 256];
+    rd_session *session[SESSIONS];
+    rd_step_item items[SESSIONS];
+    tiny_make(&m, &tiny_even, ++seed);
+    rig_open(
+        &r, &m,
+        (rig_options){.sessions = SESSIONS, .rows = 17, .context = 128, .w8a8 = 1, .device = card_device()});
+    assert_int_equal(r.engine->geometry.step_rows, 17);
+    session[0] = r.session;
+    for (int i = 0; i < SESSIONS; i++) {
+        random_ids(&m, ids[i], 32);
+        if (i) ok(rd_session_create(r.engine, &session[i]));
+        ok(rd_session_sync(session[i], ids[i], KNOWN + i, NULL, NULL));
+        items[i] = (rd_step_item){session[i], ids[i] + KNOWN + i, widths[i], together[i]};
+    }
+    const int64_t before = r.engine->passes[RDI_PASS_STEP];
+    ok(rd_engine_step(r.engine, items, SESSIONS));
+    assert_int_equal(r.engine->passes[RDI_PASS_STEP] - before, 1);
+    for (int i = 0; i < SESSIONS; i++) {
+        ok(rd_session_truncate(session[i], KNOWN + i));
+        items[i].logits = alone;
+        ok(rd_engine_step(r.engine, &items[i], 1));
+        if (memcmp(alone, together[i], sizeof(float) * (size_t)(m.spec.vocab * widths[i])))
+            fail_msg("session %d", i);
+    }
+    rig_close(&r);
+    tiny_free(&m);
+}
+
 // One line for each matrix that keeps its order, with the contract's reason; none where all are shuffled.
 static int left_alone, with_reason;
 static void count_left_alone(void *state, rd_log_level level, const char *text) {
@@ -402,6 +441,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_what_starts_early),
         cmocka_unit_test(test_one_wait_a_step),
         cmocka_unit_test(test_verify_is_replayed),
+        cmocka_unit_test(test_widths_share_a_pass),
         cmocka_unit_test(test_prefill_is_chunk),
         cmocka_unit_test(test_layers_left_alone_are_told),
         cmocka_unit_test(test_large_steps_keep_their_class),

@@ -265,6 +265,10 @@ static void test_attention_geometry(void **state) {
     assert_int_equal(rdi_attn_decode_sm90a_geometry(&a, NULL, &h200, out), 2);
     assert_string_equal(out[0].kernel, "rdk_attn_decode_sm90a_fp8_d256_r8");
     assert_int_equal(out[0].block[0], 512);
+    a.out_dtype = RD_DTYPE_E4M3;
+    assert_int_equal(rdi_attn_decode_sm90a_geometry(&a, NULL, &h200, out), 2);
+    assert_string_equal(out[1].kernel, "rdk_attn_decode_codes_sm90a_merge");
+    a.out_dtype = RD_DTYPE_BF16;
     a.v_stride_token = 1020; // copies of 16 bytes do not reach the rows
     assert_int_equal(rdi_attn_decode_sm90a_geometry(&a, NULL, &h200, out), 2);
     assert_int_equal(out[0].map_count, 0);

@@ -253,8 +253,8 @@ static void test_first_use(void **state) {
     if (!rows) skip(); // built without nvcc
 }
 
-// One wide item among many: no graph has that shape, and the pass it runs in takes no more sequences than the workspace holds
-// at the widest's rows.
+// One wide item among many: no graph has that shape. All of a step's rows are one pass, wherever the wide item stands: attention
+// is called for each width, and so takes no more of the workspace than a step of one width does.
 static void test_mixed_widths_fit_the_workspace(void **state) {
     (void)state;
     enum { SESSIONS = 40, DEEP = 60000 };
@@ -293,9 +293,18 @@ static void test_mixed_widths_fit_the_workspace(void **state) {
     }
     for (int wide = 0; wide < SESSIONS; wide += SESSIONS - 1) { // the first, the last
         items[wide].count = RD_MAX_VERIFY_WIDTH;
+        const int64_t before = l.engine->passes[RDI_PASS_STEP];
         must(rd_engine_step(l.engine, items, SESSIONS));
+        assert_int_equal(l.engine->passes[RDI_PASS_STEP] - before, 1); // 56 rows of 64
         items[wide].count = 1;
     }
+    for (int i = 0; i < SESSIONS; i++) items[i].count = 1 + i % 2; // 60 rows, no two neighbours of one width
+    const int64_t before = l.engine->passes[RDI_PASS_STEP];
+    must(rd_engine_step(l.engine, items, SESSIONS));
+    assert_int_equal(l.engine->passes[RDI_PASS_STEP] - before, 1);
+    for (int i = 0; i < SESSIONS; i++) items[i].count = 3; // 120 rows
+    must(rd_engine_step(l.engine, items, SESSIONS));
+    assert_int_equal(l.engine->passes[RDI_PASS_STEP] - before, 3);
     for (int i = 0; i < SESSIONS; i++) rd_session_free(session[i]);
     rd_engine_free(l.engine);
     rd_model_close(deep);

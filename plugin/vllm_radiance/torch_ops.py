@@ -23,6 +23,7 @@ class AttnArgs(ctypes.Structure):
         ("scale", ctypes.c_float),
         ("softcap", ctypes.c_float),
         *((name, ctypes.c_int32) for name in ("window", "max_q_len", "max_kv_len")),
+        ("out_scale", lib.Tensor),
     ]
 
 

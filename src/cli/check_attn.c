@@ -20,15 +20,17 @@ typedef struct attn_data {
 static rd_status execute(check_case *c, const rd_plan *plan, const rd_kernel_info *kernel) {
     const attn_data *d = c->data;
     (void)kernel;
+    const bool codes = d->args.out.dtype == RD_DTYPE_E4M3;
     size_t bytes = (size_t)d->elems * rd_dtype_bytes(d->args.out.dtype);
     void *out = malloc(bytes);
     if (!out) return RD_E_NOMEM;
     memset(out, 0xff, bytes);
     rd_attn_args args = d->args;
     args.out.data = out;
+    if (codes) args.out_scale.data = c->outputs[1].got;
     rd_status status = check_call(c->ctx, &check_op_attn, plan, &args);
     for (int64_t i = 0; i < d->elems && status == RD_OK; i++)
-        c->outputs[0].got[i] = check_read(out, args.out.dtype, i);
+        c->outputs[0].got[i] = check_read(out, args.out.dtype, i) * (codes ? c->outputs[1].got[i / 128] : 1);
     free(out);
     return status;
 }
@@ -37,6 +39,7 @@ typedef struct attn_shape {
     int64_t q_heads, kv_heads, head_dim;
     rd_dtype q_dtype, kv_dtype;
     int32_t window, token_order, sinks;
+    bool codes; // of the output, in e4m3
     float softcap;
     const int32_t (*lens)[2]; // q_len, kv_len of each sequence
 } attn_shape;
@@ -72,9 +75,13 @@ static void run_case(check_run *run, const attn_shape *s, const char *lens_name,
           *sinks = check_values(state, RD_DTYPE_F32, s->q_heads, 1);
     int32_t *table = malloc((size_t)(SEQS * max_blocks) * sizeof *table), kv_lens[SEQS], q_starts[SEQS + 1];
     attn_data d = {.elems = tokens * s->q_heads * s->head_dim};
-    check_case c = {.at = longest, .execute = execute, .data = &d, .output_count = 1};
+    const bool codes = s->codes;
+    const rd_dtype out_dtype = codes ? RD_DTYPE_E4M3 : s->q_dtype;
+    check_case c = {.at = longest, .execute = execute, .data = &d, .output_count = 1 + codes};
+    // A value within the kernel's error of the middle of two codes may go either way: a step of e4m3 is up to 1/8 of it.
     if (!q || !k || !v || !scales || !sinks || !table ||
-        check_output_new(&c.outputs[0], CHECK_CLOSE, 1e-2, 1.5e-2, d.elems) != RD_OK) {
+        check_output_new(&c.outputs[0], CHECK_CLOSE, codes ? 0.135 : 1e-2, 1.5e-2, d.elems) != RD_OK ||
+        (codes && check_output_new(&c.outputs[1], CHECK_CLOSE, 1e-2, 1.5e-2 / 448, d.elems / 128) != RD_OK)) {
         run->status = cli_error(RD_E_NOMEM, "out of memory");
     } else {
         for (int64_t i = 0; i < 2 * s->kv_heads; i++)
@@ -88,11 +95,13 @@ static void run_case(check_run *run, const attn_shape *s, const char *lens_name,
             .block_table = rd_tensor_2d(table, RD_DTYPE_I32, SEQS, max_blocks),
             .kv_lens = rd_tensor_1d(kv_lens, RD_DTYPE_I32, SEQS),
             .q_starts = rd_tensor_1d(q_starts, RD_DTYPE_I32, SEQS + 1),
-            .out = rd_tensor_3d(NULL, s->q_dtype, tokens, s->q_heads, s->head_dim),
+            .out = rd_tensor_3d(NULL, out_dtype, tokens, s->q_heads, s->head_dim),
             .scale = 1 / sqrtf((float)s->head_dim),
             .softcap = s->softcap,
             .window = s->window,
             .max_q_len = (int32_t)longest};
+        if (codes)
+            d.args.out_scale = rd_tensor_2d(NULL, RD_DTYPE_F32, tokens, s->q_heads * s->head_dim / 128);
         if (fp8)
             d.args.k_scale = rd_tensor_1d(scales, RD_DTYPE_F32, s->kv_heads),
             d.args.v_scale = rd_tensor_1d(scales + s->kv_heads, RD_DTYPE_F32, s->kv_heads);
@@ -106,20 +115,20 @@ static void run_case(check_run *run, const attn_shape *s, const char *lens_name,
                                    RD_INT("block_tokens", BLOCK_TOKENS),
                                    RD_WORD("q_dtype", rd_dtype_name(s->q_dtype)),
                                    RD_WORD("kv_dtype", rd_dtype_name(s->kv_dtype)),
-                                   RD_WORD("out_dtype", rd_dtype_name(s->q_dtype)),
+                                   RD_WORD("out_dtype", rd_dtype_name(out_dtype)),
                                    RD_WORD("k_order", s->token_order ? "token" : "dim"),
                                    RD_INT("window", s->window > 0),
                                    RD_INT("softcap", s->softcap > 0),
                                    RD_INT("sinks", s->sinks),
                                    RD_INT("causal", 1)};
         c.params = params, c.param_count = CLI_COUNT(params);
-        snprintf(c.name, sizeof c.name, "heads %d/%d of %d, %s, K by %s, window %d, softcap %g%s, %s",
+        snprintf(c.name, sizeof c.name, "heads %d/%d of %d, %s%s, K by %s, window %d, softcap %g%s, %s",
                  (int)s->q_heads, (int)s->kv_heads, (int)s->head_dim, rd_dtype_name(s->kv_dtype),
-                 s->token_order ? "token" : "dim", s->window, (double)s->softcap, s->sinks ? ", sinks" : "",
-                 lens_name);
+                 codes ? " to codes" : "", s->token_order ? "token" : "dim", s->window, (double)s->softcap,
+                 s->sinks ? ", sinks" : "", lens_name);
         check_case_run(run, &c);
-        check_output_free(&c.outputs[0]);
     }
+    check_output_free(&c.outputs[0]), check_output_free(&c.outputs[1]);
     free(q), free(k), free(v), free(scales), free(sinks), free(table);
 }
 
@@ -176,6 +185,9 @@ void check_attn(check_run *run) {
     for (int i = 0, batches = 0; shape_at(i, &s) && run->status == RD_OK; i += step, batches++) {
         const attn_batch *batch = is_prefill ? prefill : &decode[batches % 2];
         s.lens = batch->lens;
+        run_case(run, &s, batch->name, &state);
+        if (is_prefill || s.kv_dtype != RD_DTYPE_E4M3 || s.head_dim % 128 || s.token_order) continue;
+        s.codes = true;
         run_case(run, &s, batch->name, &state);
     }
     for (int i = 0; i < OTHER_SHAPES && run->status == RD_OK; i++)

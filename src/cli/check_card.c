@@ -53,8 +53,8 @@ OP(gemm, 1u << 5, 6, G(a), G(a_scale), G(w), G(w_scale), G(bias), G(c))
 #define Q(member_) AT(rd_quant_args, member_)
 OP(quant, 7u << 3, 6, Q(x), Q(up), Q(norm_weight), Q(residual), Q(q), Q(q_scale))
 #define A(member_) AT(rd_attn_args, member_)
-OP(attn, 1u << 9, 10, A(q), A(k_cache), A(v_cache), A(k_scale), A(v_scale), A(block_table), A(kv_lens),
-   A(q_starts), A(sinks), A(out))
+OP(attn, 3u << 9, 11, A(q), A(k_cache), A(v_cache), A(k_scale), A(v_scale), A(block_table), A(kv_lens),
+   A(q_starts), A(sinks), A(out), A(out_scale))
 #define N(member_) AT(rd_rmsnorm_args, member_)
 OP(rmsnorm, 3u << 2, 4, N(x), N(weight), N(residual), N(y))
 #define R(member_) AT(rd_rope_args, member_)

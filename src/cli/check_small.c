@@ -3,6 +3,7 @@
 // output may be one step (2^-7) off where the unrounded values straddle a boundary; f32 outputs within 2e-5.
 #include "check.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -361,35 +362,47 @@ void check_rope_kv_write(check_run *run) {
 
 // ---- sample: the same token but where the draw falls within f32 rounding of a boundary -------------------------------------
 
-void check_sample(check_run *run) {
-    static const int64_t vocabs[] = {1, 17, 1000, 49152}, small_vocabs[] = {1, 17, 1000, 20000};
-    const bool small = run->small && !run->full;
-    uint64_t state = run->seed;
-    for (int i = 0; i < CLI_COUNT(vocabs); i++) {
-        // 32 rows are the fewest that hold every mix of the settings below.
-        const int64_t vocab = small ? small_vocabs[i] : vocabs[i], rows = small          ? 32
-                                                                          : vocab > 1000 ? 40
-                                                                                         : 1000;
-        float *logits = check_values(&state, RD_DTYPE_F32, rows * vocab, 3);
-        rd_sample_row *settings = calloc((size_t)rows, sizeof *settings);
-        if (have(run, logits, settings, logits, settings)) {
-            for (int64_t r = 0; r < rows; r++)
-                settings[r] = (rd_sample_row){.temperature = (float)(r % 4) * 0.5f,
-                                              .top_p = r & 4 ? 0.9f : 1,
-                                              .min_p = r & 8 ? 0.05f : 0,
-                                              .top_k = r & 16 ? 40 : 0,
-                                              .seed = check_random(&state),
-                                              .counter = (uint64_t)r};
-            small_data d = {.args.sample = {sizeof(rd_sample_args),
-                                            rd_tensor_2d(logits, RD_DTYPE_F32, rows, vocab), settings,
-                                            rd_tensor_1d(NULL, RD_DTYPE_I32, rows)},
-                            .op = &check_op_sample};
-            d.written[0] = &d.args.sample.ids;
-            const rd_param params[] = {RD_INT("vocab", vocab)};
-            char name[96];
-            snprintf(name, sizeof name, "vocab=%lld rows=%lld", (long long)vocab, (long long)rows);
-            run_case(run, &d, CHECK_SHARE, 1, name, 0, params, CLI_COUNT(params));
+// Every mix of the settings comes around in 32 rows. equal: 0, or logits are 0 and +-2 but for a few and so many neighbours share one, so
+// that draws and the bound of a small top_k fall among many equal tokens; 32 of them meet in a warp, which the checkers of races
+// follow faster.
+static void sample_case(check_run *run, uint64_t *state, int64_t vocab, int64_t rows, int64_t equal) {
+    float *logits = check_values(state, RD_DTYPE_F32, rows * vocab, equal ? 1 : 3);
+    rd_sample_row *settings = calloc((size_t)rows, sizeof *settings);
+    if (have(run, logits, settings, logits, settings)) {
+        for (int64_t i = 0; i < rows * vocab && equal; i++)
+            logits[i] = 2 * roundf(logits[i - i % vocab % equal] / 2);
+        for (int64_t r = 0; r < rows; r++) {
+            const int64_t mix = r * 11 + 3; // few rows differ much
+            settings[r] = (rd_sample_row){.temperature = (float)(mix % 4) * 0.5f,
+                                          .top_p = mix & 4 ? 0.9f : 1,
+                                          .min_p = mix & 8 ? 0.05f : 0,
+                                          .top_k = mix & 16 ? 40 : 0,
+                                          .seed = check_random(state),
+                                          .counter = (uint64_t)r};
         }
-        free(logits), free(settings);
+        small_data d = {.args.sample = {sizeof(rd_sample_args),
+                                        rd_tensor_2d(logits, RD_DTYPE_F32, rows, vocab), settings,
+                                        rd_tensor_1d(NULL, RD_DTYPE_I32, rows)},
+                        .op = &check_op_sample};
+        d.written[0] = &d.args.sample.ids;
+        const rd_param params[] = {RD_INT("vocab", vocab)};
+        char name[96];
+        snprintf(name, sizeof name, "vocab=%lld rows=%lld%s", (long long)vocab, (long long)rows,
+                 equal ? ", ties" : "");
+        run_case(run, &d, CHECK_SHARE, 1, name, 0, params, CLI_COUNT(params));
     }
+    free(logits), free(settings);
+}
+
+void check_sample(check_run *run) {
+    static const struct grid {
+        int64_t vocab, rows, equal;
+    } whole[] = {{1, 1000, 0},   {17, 1000, 0},   {1000, 1000, 0},
+                 {49152, 40, 0}, {1000, 1000, 1}, {49152, 40, 1}},
+      small[] = {{1, 2, 0}, {17, 8, 0}, {1000, 16, 0}, {20000, 8, 0}, {1000, 8, 32}, {16384, 4, 32}};
+    const bool few = run->small && !run->full;
+    const struct grid *grid = few ? small : whole;
+    uint64_t state = run->seed;
+    for (int i = 0; i < (few ? CLI_COUNT(small) : CLI_COUNT(whole)); i++)
+        sample_case(run, &state, grid[i].vocab, grid[i].rows, grid[i].equal);
 }

@@ -5,10 +5,6 @@
 
 #include <string.h>
 
-// Rows of order class "step" take 128 rows a call; a larger pass would fall to class "chunk", and a session's bits would
-// depend on how many others step with it.
-enum { CARD_STEP_ROWS = 128 };
-
 // ---- geometry --------------------------------------------------------------------------------------------------------
 static rd_status check_range(const char *field, int64_t value, int64_t min, int64_t max) {
     if (value >= min && value <= max) return RD_OK;
@@ -54,7 +50,7 @@ static rd_status derive_geometry(const rdi_model_config *config, const rd_engine
     g->kv_dim = g->kv_heads * g->head_dim;
     g->qkv_dim = g->q_dim + 2 * g->kv_dim;
     g->row_capacity = g->chunk_rows > RD_MAX_VERIFY_WIDTH ? g->chunk_rows : RD_MAX_VERIFY_WIDTH;
-    g->step_rows = on_card ? (int32_t)rdi_min(g->row_capacity, CARD_STEP_ROWS) : g->row_capacity;
+    g->step_rows = on_card ? (int32_t)rdi_min(g->row_capacity, RDI_CARD_STEP_ROWS) : g->row_capacity;
     g->max_blocks = (int32_t)rdi_ceil_div(g->context_tokens, RDI_BLOCK_TOKENS);
     int64_t blocks = (int64_t)g->max_blocks * g->max_sessions;
     RDI_TRY(check_range("max_sessions * context_tokens / 64", blocks, 1, INT32_MAX / 4));

@@ -20,6 +20,10 @@ enum {
     RDI_MAX_PARTS = 3
 };
 
+// Rows of order class "step" take 128 rows a call; a larger pass would fall to class "chunk", and a session's bits would
+// depend on how many others step with it.
+enum { RDI_CARD_STEP_ROWS = 128 };
+
 // Everything that follows from the model's configuration and the engine's options.
 typedef struct rdi_geometry {
     int32_t layers, hidden, intermediate, q_heads, kv_heads, head_dim, vocab;
@@ -36,6 +40,7 @@ typedef struct rdi_geometry {
     bool w8a8;
     bool on_card;
     bool k_token_order; // of the key cache ("token"), else head_dim contiguous ("dim")
+    bool decode_codes;  // decode attention leaves codes and scales, and no quantiser stands behind it
 } rdi_geometry;
 
 // By the caller's doing (sync or step), never by a row count: a prompt's last single token is still prefill. On a card the
@@ -247,6 +252,7 @@ static inline rd_tensor rdi_here(const rd_engine *engine, rd_tensor tensor) {
 }
 rd_attn_args rdi_attention_args(const rd_engine *engine, const rdi_layer *layer, int32_t rows, int32_t seqs,
                                 int32_t first);
+void rdi_attention_leaves_codes(const rd_engine *engine, rd_attn_args *args);
 
 // ---- session.c
 rd_status rdi_check_ids(const char *what, const rd_engine *engine, const int32_t *ids, int64_t count);

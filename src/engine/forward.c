@@ -164,6 +164,15 @@ rd_attn_args rdi_attention_args(const rd_engine *engine, const rdi_layer *layer,
     return args;
 }
 
+// The output as W_o takes it: codes, and scales of 128 of them.
+void rdi_attention_leaves_codes(const rd_engine *engine, rd_attn_args *args) {
+    const rdi_geometry *g = &engine->geometry;
+    args->out = rdi_here(engine, rd_tensor_3d(engine->scratch.codes, RD_DTYPE_E4M3, args->q.shape[0],
+                                              g->q_heads, g->head_dim));
+    args->out_scale = rdi_here(engine, rd_tensor_2d(engine->scratch.code_scales, RD_DTYPE_F32,
+                                                    args->q.shape[0], rdi_ceil_div(g->q_dim, 128)));
+}
+
 static rd_status run_rope_and_cache(rd_engine *engine, const rdi_layer *layer, int32_t rows) {
     const rdi_geometry *g = &engine->geometry;
     const rdi_scratch *s = &engine->scratch;
@@ -214,16 +223,39 @@ static bool attention_left_out(rd_engine *engine, const rd_plan *plan, const rd_
     return left_out(engine, RDI_PART_ATTENTION, plan, args->max_q_len, bytes, 4 * pairs * g->q_dim);
 }
 
+// A card's partial results have the longest sequence's rows for every sequence of a call: sequences of one number of rows, which stand
+// together in a step's batch (rdi_engine_step), are a call.
+static rd_status attend(rd_engine *engine, const rd_plan *plan, const rd_attn_args *args) {
+    const rdi_batch *batch = &engine->batch;
+    for (int32_t seq = 0, end; seq < batch->seqs; seq = end) {
+        const int32_t rows = batch->q_starts[seq + 1] - batch->q_starts[seq];
+        for (end = seq + 1; end < batch->seqs; end++)
+            if (engine->geometry.on_card && batch->q_starts[end + 1] - batch->q_starts[end] != rows) break;
+        rd_attn_args part = *args;
+        if (end - seq < batch->seqs) {
+            part.kv_lens.data = (int32_t *)args->kv_lens.data + seq;
+            part.q_starts.data = (int32_t *)args->q_starts.data + seq;
+            part.block_table.data = (int32_t *)args->block_table.data + seq * args->block_table.stride[0];
+            part.kv_lens.shape[0] = part.block_table.shape[0] = end - seq;
+            part.q_starts.shape[0] = end - seq + 1;
+            part.max_q_len = rows;
+        }
+        size_t ws_bytes = (size_t)engine->workspace.bytes;
+        RDI_TRY(rd_attn_run(plan, &part, engine->workspace.base, &ws_bytes, engine->memory.stream));
+    }
+    return RD_OK;
+}
+
 static rd_status run_attention(rd_engine *engine, const rdi_layer *layer, int32_t first) {
     rdi_batch *batch = &engine->batch;
     rd_attn_args args = rdi_attention_args(engine, layer, batch->rows - first, batch->seqs, first);
-    size_t ws_bytes = (size_t)engine->workspace.bytes;
     const rdi_plan_slot prefill = layer->local ? RDI_PLAN_LOCAL_PREFILL : RDI_PLAN_PREFILL,
                         decode = layer->local ? RDI_PLAN_LOCAL_DECODE : RDI_PLAN_DECODE;
     const rd_plan *plan = engine->plan[batch->pass == RDI_PASS_PREFILL ? prefill : decode];
-    if (!attention_left_out(engine, plan, &args))
-        RDI_TRY(rd_attn_run(plan, &args, engine->workspace.base, &ws_bytes, engine->memory.stream));
-    if (!layer->o.fp8_input) return RD_OK;
+    const bool codes = batch->pass != RDI_PASS_PREFILL && engine->geometry.decode_codes;
+    if (codes) rdi_attention_leaves_codes(engine, &args);
+    if (!attention_left_out(engine, plan, &args)) RDI_TRY(attend(engine, plan, &args));
+    if (!layer->o.fp8_input || codes) return RD_OK;
     const rdi_geometry *g = &engine->geometry;
     const int32_t rows = batch->rows - first;
     rd_quant_args quant = {.x = act_rows(engine, engine->scratch.narrow, rows, g->q_dim, g->q_dim)};

@@ -20,7 +20,8 @@ static rd_status plan_slot(rd_engine *engine, rdi_plan_slot slot, const char *op
     // far ahead of itself and holds the processors' room, so norms and quantisers start in turn: a step of eight layers of a 32B
     // shape on an H200 takes 1610 us with GEMMs alone started early, 1585 with rope and attention, 1650 with every kernel
     // (2026-11-30, docs/decisions/008-sm90a.md).
-    const bool early = slot == RDI_PLAN_ROPE_KV_WRITE || slot == RDI_PLAN_ROPE || slot == RDI_PLAN_DECODE;
+    const bool early = slot == RDI_PLAN_ROPE_KV_WRITE || slot == RDI_PLAN_ROPE || slot == RDI_PLAN_DECODE ||
+                       slot == RDI_PLAN_LOCAL_DECODE;
     if (!early) rdi_plan_start_in_turn(engine->plan[slot]);
     return RD_OK;
 }
@@ -49,14 +50,14 @@ static rd_status plan_quant(rd_engine *engine, rdi_plan_slot slot, int64_t k, co
 }
 
 enum { ATTN_KEYS = 11 };
-static void attention_question(const rdi_geometry *g, bool local, rd_param attn[ATTN_KEYS]) {
+static void attention_question(const rdi_geometry *g, bool local, bool codes, rd_param attn[ATTN_KEYS]) {
     const char *act = rd_dtype_name(g->act_dtype);
     const rd_param params[ATTN_KEYS] = {RD_INT("head_dim", g->head_dim),
                                         RD_INT("gqa", g->q_heads / g->kv_heads),
                                         RD_INT("block_tokens", RDI_BLOCK_TOKENS),
                                         RD_WORD("q_dtype", act),
                                         RD_WORD("kv_dtype", rd_dtype_name(g->kv_dtype)),
-                                        RD_WORD("out_dtype", act),
+                                        RD_WORD("out_dtype", codes ? "fp8_e4m3" : act),
                                         RD_WORD("k_order", g->k_token_order ? "token" : "dim"),
                                         RD_INT("window", local),
                                         RD_INT("softcap", 0),
@@ -90,9 +91,10 @@ static rd_status plan_attention(rd_engine *engine) {
     rd_param attn[ATTN_KEYS];
     const int kinds = rdi_model_get_config(engine->model)->window ? 2 : 1;
     for (int local = 0; local < kinds; local++) {
-        attention_question(g, local, attn);
+        attention_question(g, local, false, attn);
         RDI_TRY(plan_slot(engine, local ? RDI_PLAN_LOCAL_PREFILL : RDI_PLAN_PREFILL, "attn_prefill", attn,
                           ATTN_KEYS, 1, g->chunk_rows));
+        attention_question(g, local, g->decode_codes, attn);
         RDI_TRY(plan_slot(engine, local ? RDI_PLAN_LOCAL_DECODE : RDI_PLAN_DECODE, "attn_decode", attn,
                           ATTN_KEYS, 1, RD_MAX_VERIFY_WIDTH));
     }
@@ -136,10 +138,19 @@ static bool answered(const rd_engine *engine, const char *op, const rd_param *pa
 
 static bool attention_answered(const rd_engine *engine) {
     rd_param attn[ATTN_KEYS + 1];
-    attention_question(&engine->geometry, rdi_model_get_config(engine->model)->window > 0, attn);
+    attention_question(&engine->geometry, rdi_model_get_config(engine->model)->window > 0, false, attn);
     attn[ATTN_KEYS] = (rd_param)RD_INT("q_len", 1);
     return answered(engine, "attn_decode", attn, ATTN_KEYS + 1) &&
            answered(engine, "attn_prefill", attn, ATTN_KEYS + 1);
+}
+
+// Decode attention that quantises what it gives, as the quantiser between it and W_o would.
+static bool decode_leaves_codes(const rd_engine *engine) {
+    rd_param attn[ATTN_KEYS + 1];
+    attention_question(&engine->geometry, rdi_model_get_config(engine->model)->window > 0, true, attn);
+    attn[ATTN_KEYS] = (rd_param)RD_INT("q_len", 1);
+    return engine->geometry.act_dtype == RD_DTYPE_F32 && engine->geometry.head_dim % 128 == 0 &&
+           answered(engine, "attn_decode", attn, ATTN_KEYS + 1);
 }
 
 static bool head_answered(const rd_engine *engine, int32_t rows, const char *order) {
@@ -183,6 +194,7 @@ void rdi_engine_pick_types(rd_engine *engine) {
         g->k_token_order = choice % 2 == 1;
         if (attention_answered(engine)) break;
     }
+    g->decode_codes = outputs_take_codes(engine) && decode_leaves_codes(engine);
 }
 
 // ---- linears -----------------------------------------------------------------------------------------------------------
@@ -372,6 +384,7 @@ static rd_status measure_attention(rd_engine *engine, bool decode, int32_t seqs,
     args.block_table.stride[0] = 0;
     args.max_q_len = (int32_t)rdi_ceil_div(rows, seqs);
     args.max_kv_len = engine->geometry.context_tokens;
+    if (decode && engine->geometry.decode_codes) rdi_attention_leaves_codes(engine, &args);
     const rd_plan *const plans[] = {engine->plan[decode ? RDI_PLAN_DECODE : RDI_PLAN_PREFILL],
                                     engine->plan[decode ? RDI_PLAN_LOCAL_DECODE : RDI_PLAN_LOCAL_PREFILL]};
     for (size_t local = 0; local < RDI_COUNT(plans); local++) {
@@ -390,11 +403,11 @@ static rd_status measure_attentions(rd_engine *engine, int32_t *words, int64_t *
     for (int32_t rows = 1; rows <= longest; rows++)
         RDI_TRY(measure_attention(engine, false, 1, rows, words, bytes));
     const int32_t widest = (int32_t)rdi_min(RD_MAX_VERIFY_WIDTH, g->context_tokens);
-    for (int32_t seqs = 1; seqs <= rdi_min(g->max_sessions, g->row_capacity); seqs++) {
+    for (int32_t seqs = 1; seqs <= rdi_min(g->max_sessions, g->step_rows); seqs++) {
         for (int32_t width = 1; width <= widest; width++)
-            if (seqs * width <= g->row_capacity)
+            if (seqs * width <= g->step_rows) // of one width, or each width a call (forward.c)
                 RDI_TRY(measure_attention(engine, true, seqs, seqs * width, words, bytes));
-        const int32_t most = (int32_t)rdi_min(seqs * widest, g->row_capacity); // of mixed widths, on a host
+        const int32_t most = (int32_t)rdi_min(seqs * widest, g->step_rows); // of mixed widths, on a host
         if (!g->on_card) RDI_TRY(measure_attention(engine, true, seqs, most, words, bytes));
     }
     return RD_OK;

@@ -112,17 +112,25 @@ static rd_status run_items(rd_engine *engine, const rd_step_item *items, int32_t
     return RD_OK;
 }
 
-// As many items as fit a pass: which ones share it does not show in any row. A card's partial results of attention may have the
-// widest item's rows for every sequence, and the workspace was measured for row_capacity of them.
+// As many items as fit a pass: which ones share it does not show in any row.
 static int32_t pass_items(const rd_engine *engine, const rd_step_item *items, int32_t count) {
-    const rdi_geometry *g = &engine->geometry;
-    int32_t taken = 0, rows = 0, widest = 0;
-    for (; taken < count; taken++) {
+    int32_t taken = 0;
+    for (int32_t rows = 0; taken < count; taken++) {
         rows += items[taken].count;
-        widest = (int32_t)rdi_max(widest, items[taken].count);
-        if (rows > g->step_rows || (g->on_card && (int64_t)(taken + 1) * widest > g->row_capacity)) break;
+        if (rows > engine->geometry.step_rows) break;
     }
     return taken;
+}
+
+// A card's items by their number of rows, so that attention finds those of one number together (forward.c). Nor does this show.
+static rd_status run_sorted(rd_engine *engine, const rd_step_item *items, int32_t count) {
+    rd_step_item sorted[RDI_CARD_STEP_ROWS];
+    if (!engine->geometry.on_card) return run_items(engine, items, count);
+    int32_t placed = 0;
+    for (int32_t rows = 1; rows <= RD_MAX_VERIFY_WIDTH; rows++)
+        for (int32_t i = 0; i < count; i++)
+            if (items[i].count == rows) sorted[placed++] = items[i];
+    return run_items(engine, sorted, count);
 }
 
 rd_status rd_engine_step(rd_engine *engine, const rd_step_item *items, int32_t count) {
@@ -133,7 +141,7 @@ rd_status rd_engine_step(rd_engine *engine, const rd_step_item *items, int32_t c
     rd_status status = RD_OK;
     for (int32_t begin = 0; begin < count && status == RD_OK;) {
         const int32_t end = begin + pass_items(engine, items + begin, count - begin);
-        status = run_items(engine, items + begin, end - begin);
+        status = run_sorted(engine, items + begin, end - begin);
         begin = end;
     }
     pthread_mutex_unlock(&engine->lock);

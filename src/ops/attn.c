@@ -41,10 +41,23 @@ static rd_status check_query(const char *op, const rd_attn_args *args) {
     RDI_TRY(check_dtype(op, "q", q, RD_DTYPE_BF16, RD_DTYPE_F32));
     RDI_TRY(rdi_check_stride(op, "q", q, 2, 1));
     RDI_TRY(rdi_check_tensor(op, "out", out, 3, RD_DTYPE_NONE));
-    RDI_TRY(check_dtype(op, "out", out, RD_DTYPE_BF16, RD_DTYPE_F32));
+    if (out->dtype != RD_DTYPE_E4M3) RDI_TRY(check_dtype(op, "out", out, RD_DTYPE_BF16, RD_DTYPE_F32));
     for (int32_t axis = 0; axis < 3; axis++) RDI_TRY(rdi_check_dim(op, "out", out, axis, q->shape[axis]));
     RDI_TRY(rdi_check_stride(op, "out", out, 2, 1));
     return rdi_check_apart(op, "out", out);
+}
+
+// Scales of an e4m3 output: a group of 128 lies in one head.
+static rd_status check_out_scale(const char *op, const rd_attn_args *args) {
+    const rd_tensor *out = &args->out, *scale = &args->out_scale;
+    if (out->dtype != RD_DTYPE_E4M3) return RD_OK;
+    if (out->shape[2] % RDI_ATTN_CODE_GROUP)
+        return rdi_fail(RD_E_INVALID, "%s: out: fp8_e4m3 with head_dim=%lld, needs a multiple of %d", op,
+                        (long long)out->shape[2], RDI_ATTN_CODE_GROUP);
+    RDI_TRY(rdi_check_tensor(op, "out_scale", scale, 2, RD_DTYPE_F32));
+    RDI_TRY(rdi_check_dim(op, "out_scale", scale, 0, out->shape[0]));
+    RDI_TRY(rdi_check_dim(op, "out_scale", scale, 1, out->shape[1] * (out->shape[2] / RDI_ATTN_CODE_GROUP)));
+    return rdi_check_apart(op, "out_scale", scale);
 }
 
 static rd_status check_scale(const char *op, const char *field, const rd_tensor *scale,
@@ -167,6 +180,9 @@ static rdi_attn_args kernel_args(const rd_attn_args *args, bool token_order) {
         .out = args->out.data,
         .out_stride_token = args->out.stride[0],
         .out_stride_head = args->out.stride[1],
+        .out_scale = args->out_scale.data,
+        .out_scale_stride_token = args->out_scale.stride[0],
+        .out_scale_stride_group = args->out_scale.stride[1],
         .q_dtype = args->q.dtype,
         .kv_dtype = k->dtype,
         .out_dtype = args->out.dtype,
@@ -234,6 +250,7 @@ rd_status rd_attn_run(const rd_plan *plan, const rd_attn_args *args, void *ws, s
     RDI_TRY(rdi_check_struct(op, args->struct_size, sizeof *args));
     bool token_order = order && !strcmp(order, "token");
     RDI_TRY(check_query(op, args));
+    RDI_TRY(check_out_scale(op, args));
     RDI_TRY(check_cache(op, args, token_order));
     RDI_TRY(check_tables(op, args));
     rdi_attn_args a = kernel_args(args, token_order);
@@ -242,6 +259,7 @@ rd_status rd_attn_run(const rd_plan *plan, const rd_attn_args *args, void *ws, s
                              {"k_scale", &args->k_scale}, {"v_scale", &args->v_scale},
                              {"block_table", &args->block_table}, {"kv_lens", &args->kv_lens},
                              {"q_starts", &args->q_starts}, {"sinks", &args->sinks}, {"out", &args->out}));
+    if (args->out.dtype == RD_DTYPE_E4M3) RDI_TRY(RDI_CHECK_PLACES(plan, {"out_scale", &args->out_scale}));
     RDI_TRY(rdi_plan_on_host(plan) ? check_contents(op, &a) : check_bounds(op, &a));
     const rdi_row *row;
     RDI_TRY(row_of_batch(plan, &a, &row));

@@ -80,7 +80,8 @@ static rd_status run_rope_kv_write(const rd_plan *plan, const rdi_any_args *args
              IN(attn, block_table, RDI_FILL_TABLE, I32, 2, {SEQS, BLOCKS / SEQS}),                           \
              IN(attn, kv_lens, RDI_FILL_LENGTHS, I32, 1, {SEQS}),                                            \
              IN(attn, q_starts, RDI_FILL_STARTS, I32, 1, {SEQS + 1}),                                        \
-             IN(attn, out, RDI_FILL_ZEROS, OUT("out_dtype"), 3, {TOKENS, Q_HEADS, dim_})},                   \
+             IN(attn, out, RDI_FILL_ZEROS, OUT("out_dtype"), 3, {TOKENS, Q_HEADS, dim_}),                    \
+             IN(attn, out_scale, RDI_FILL_ZEROS, OUT_AS(RD_DTYPE_F32), 2, {TOKENS, Q_HEADS * dim_ / 128})},  \
             more_, NULL                                                                                      \
     }
 

@@ -208,23 +208,28 @@ static void set_lengths(attention *t, int seqs, int width, const int32_t *lens, 
 }
 
 // Queries from row `first` on; the block table's rows from sequence `seq` on.
-static void run_attention(attention *t, int first, int seq, int seqs, int width, int bound,
-                          rd_stream stream) {
+static void run_attention_to(attention *t, int first, int seq, int seqs, int width, int bound, rd_tensor out,
+                             rd_tensor out_scale, rd_stream stream) {
     const int number = rd_ctx_device_number(t->ctx), rows = seqs * width;
     rd_attn_args a = {.struct_size = sizeof a, .scale = 0.0884f, .max_q_len = width, .max_kv_len = bound};
     a.q = rd_tensor_3d((char *)t->q + (size_t)(first * t->row_bytes), RD_DTYPE_BF16, rows, Q_HEADS, HEAD);
-    a.out = rd_tensor_3d(t->out, RD_DTYPE_BF16, rows, Q_HEADS, HEAD);
+    a.out = out, a.out_scale = out_scale;
     a.k_cache = rd_tensor_4d(t->k, RD_DTYPE_E4M3, ATTN_BLOCKS, BLOCK, KV_HEADS, HEAD);
     a.v_cache = a.k_cache, a.v_cache.data = t->v;
     a.k_scale = rd_tensor_1d(t->scale, RD_DTYPE_F32, KV_HEADS), a.v_scale = a.k_scale;
     a.block_table = rd_tensor_2d((int32_t *)t->table + seq * ATTN_BLOCKS, RD_DTYPE_I32, seqs, ATTN_BLOCKS);
     a.kv_lens = rd_tensor_1d(t->lens, RD_DTYPE_I32, seqs);
     a.q_starts = rd_tensor_1d(t->starts, RD_DTYPE_I32, seqs + 1);
-    rd_tensor *const all[] = {&a.q,       &a.out,         &a.k_cache, &a.v_cache, &a.k_scale,
-                              &a.v_scale, &a.block_table, &a.kv_lens, &a.q_starts};
+    rd_tensor *const all[] = {&a.q,       &a.out,         &a.k_cache, &a.v_cache,  &a.k_scale,
+                              &a.v_scale, &a.block_table, &a.kv_lens, &a.q_starts, &a.out_scale};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) all[i]->device = number;
     size_t bytes = t->ws_bytes;
     must(rd_attn_run(t->plan, &a, t->ws, &bytes, stream));
+}
+static void run_attention(attention *t, int first, int seq, int seqs, int width, int bound,
+                          rd_stream stream) {
+    const rd_tensor out = rd_tensor_3d(t->out, RD_DTYPE_BF16, seqs * width, Q_HEADS, HEAD);
+    run_attention_to(t, first, seq, seqs, width, bound, out, (rd_tensor){0}, stream);
 }
 
 // A row of three sequences of `width` queries against the same query asked alone, at the same position of its keys.
@@ -253,6 +258,65 @@ static void test_widths_and_batches_of_attention(void **unused) {
         }
     }
     free(together), free(alone);
+    close_attention(&t);
+}
+
+// An output of codes has the bits of an f32 output and the quantiser behind it.
+static void test_codes_of_attention(void **unused) {
+    (void)unused;
+    attention t;
+    if (!open_attention(&t)) skip();
+    enum { ROWS_OF_ALL = ATTN_SEQS * 2, ELEMS = ROWS_OF_ALL * Q_HEADS * HEAD };
+    rd_param p[] = {RD_INT("head_dim", HEAD),
+                    RD_INT("gqa", Q_HEADS / KV_HEADS),
+                    RD_INT("block_tokens", BLOCK),
+                    RD_INT("window", 0),
+                    RD_INT("softcap", 0),
+                    RD_INT("sinks", 0),
+                    RD_INT("causal", 1),
+                    RD_WORD("q_dtype", "bf16"),
+                    RD_WORD("out_dtype", "fp8_e4m3"),
+                    RD_WORD("k_order", "dim"),
+                    RD_WORD("kv_dtype", "fp8_e4m3")};
+    const rd_param of_quant[] = {RD_INT("k", Q_HEADS * HEAD), RD_WORD("x_dtype", "fp32"),
+                                 RD_WORD("fuse", "none")};
+    rd_plan *codes, *quant, *whole;
+    if (rd_plan_create(t.ctx, "attn_decode", p, 11, 1, 2, &codes) != RD_OK) { // the card has no such row
+        close_attention(&t);
+        skip();
+    }
+    p[8] = (rd_param)RD_WORD("out_dtype", "fp32");
+    must(rd_plan_create(t.ctx, "attn_decode", p, 11, 1, 2, &whole));
+    must(rd_plan_create(t.ctx, "quant_fp8", of_quant, 3, 1, ROWS_OF_ALL, &quant));
+    void *memory[5]; // f32 output; codes and scales of both ways
+    const size_t bytes[5] = {ELEMS * 4, ELEMS, ELEMS / 128 * 4, ELEMS, ELEMS / 128 * 4};
+    unsigned char *host[5];
+    for (int i = 0; i < 5; i++)
+        must(rd_memory_alloc(t.ctx, bytes[i], &memory[i])), host[i] = malloc(bytes[i]);
+    const int32_t lens[ATTN_SEQS] = {ATTN_BLOCKS * BLOCK, 1029, 2};
+    set_lengths(&t, ATTN_SEQS, 2, lens, NULL);
+    rd_plan *const kept = t.plan;
+    const int number = rd_ctx_device_number(t.ctx);
+    rd_tensor out = rd_tensor_3d(memory[0], RD_DTYPE_F32, ROWS_OF_ALL, Q_HEADS, HEAD), scale = {0};
+    t.plan = whole;
+    run_attention_to(&t, 0, 0, ATTN_SEQS, 2, 0, out, scale, NULL);
+    rd_quant_args q = {.struct_size = sizeof q,
+                       .x = rd_tensor_2d(memory[0], RD_DTYPE_F32, ROWS_OF_ALL, Q_HEADS * HEAD)};
+    q.q = rd_tensor_2d(memory[1], RD_DTYPE_E4M3, ROWS_OF_ALL, Q_HEADS * HEAD);
+    q.q_scale = rd_tensor_2d(memory[2], RD_DTYPE_F32, ROWS_OF_ALL, Q_HEADS * HEAD / 128);
+    q.x.device = q.q.device = q.q_scale.device = number;
+    size_t ws_bytes = t.ws_bytes;
+    must(rd_quant_run(quant, &q, t.ws, &ws_bytes, NULL));
+    t.plan = codes;
+    out = rd_tensor_3d(memory[3], RD_DTYPE_E4M3, ROWS_OF_ALL, Q_HEADS, HEAD);
+    scale = rd_tensor_2d(memory[4], RD_DTYPE_F32, ROWS_OF_ALL, Q_HEADS * HEAD / 128);
+    run_attention_to(&t, 0, 0, ATTN_SEQS, 2, 0, out, scale, NULL);
+    for (int i = 0; i < 5; i++) from_card(t.ctx, host[i], memory[i], bytes[i], NULL);
+    assert_memory_equal(host[1], host[3], bytes[1]);
+    assert_memory_equal(host[2], host[4], bytes[2]);
+    for (int i = 0; i < 5; i++) must(rd_memory_free(t.ctx, memory[i])), free(host[i]);
+    t.plan = kept;
+    rd_plan_free(codes), rd_plan_free(quant), rd_plan_free(whole);
     close_attention(&t);
 }
 
@@ -416,6 +480,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_of_a_step_gemm),
         cmocka_unit_test(test_widths_and_batches_of_attention),
+        cmocka_unit_test(test_codes_of_attention),
         cmocka_unit_test(test_a_graph_serves_every_length),
         cmocka_unit_test(test_two_contexts_in_two_threads),
         cmocka_unit_test(test_a_current_context_stays_current),

@@ -7,6 +7,8 @@
 
 #include "radiance.h"
 
+enum { RDI_ATTN_CODE_GROUP = 128 }; // elements of an e4m3 output that share a scale
+
 typedef struct rdi_attn_args {
     int64_t seqs, tokens, q_heads, kv_heads, head_dim, block_tokens, max_blocks, blocks;
     const void *q;                         // [tokens, q_heads, head_dim]
@@ -25,6 +27,8 @@ typedef struct rdi_attn_args {
     const float *sinks;      // [q_heads] or NULL
     void *out;               // [tokens, q_heads, head_dim]
     int64_t out_stride_token, out_stride_head;
+    float *out_scale; // of an e4m3 output: [tokens, q_heads * head_dim / RDI_ATTN_CODE_GROUP]
+    int64_t out_scale_stride_token, out_scale_stride_group;
     rd_dtype q_dtype, kv_dtype, out_dtype;
     float scale, softcap; // softcap 0 = off
     int32_t window;       // 0 = off

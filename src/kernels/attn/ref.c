@@ -29,6 +29,28 @@ static double logit(const rdi_attn_args *a, const int32_t *blocks, int64_t token
     return a->softcap > 0 ? (double)a->softcap * tanh(x / (double)a->softcap) : x;
 }
 
+// An e4m3 output as quant_fp8 makes it of these: a group's scale is max(largest magnitude / 448, 1 / (448 * 512)), of its finite
+// elements.
+static void store(const rdi_attn_args *a, int64_t token, int64_t head, int64_t first, int64_t dims,
+                  const float *out) {
+    const int64_t row = token * a->out_stride_token + head * a->out_stride_head;
+    float scale = 1;
+    for (int64_t d = 0; d < dims; d++) {
+        if (a->out_dtype == RD_DTYPE_E4M3 && d % RDI_ATTN_CODE_GROUP == 0) {
+            float top = 0;
+            for (int64_t i = d; i < d + RDI_ATTN_CODE_GROUP; i++)
+                if (isfinite(out[i])) top = fmaxf(top, fabsf(out[i]));
+            scale = fmaxf(top / 448.0f, 1.0f / (448.0f * 512.0f));
+            const int64_t group = (head * a->head_dim + first + d) / RDI_ATTN_CODE_GROUP;
+            a->out_scale[token * a->out_scale_stride_token + group * a->out_scale_stride_group] = scale;
+        }
+        if (a->out_dtype == RD_DTYPE_E4M3)
+            ((uint8_t *)a->out)[row + first + d] = rdi_e4m3_from_f32(out[d] / scale);
+        else
+            rdi_store_f32(a->out, a->out_dtype, row + first + d, out[d]);
+    }
+}
+
 // One output row, online softmax, so that no buffer grows with the context.
 static void attend(const rdi_attn_args *a, int64_t seq, int64_t token, int64_t head, int64_t position) {
     int64_t first = a->window > 0 ? rdi_max(0, position - a->window + 1) : 0,
@@ -51,11 +73,9 @@ static void attend(const rdi_attn_args *a, int64_t seq, int64_t token, int64_t h
                 acc[d] = acc[d] * keep +
                          p * (double)rdi_load_f32(a->v_cache, a->kv_dtype, at + (d0 + d) * a->v_stride_dim);
         }
-        for (int64_t d = 0; d < dims; d++) {
-            double out = sum == 0 ? 0.0 : acc[d] * v_scale / sum;
-            rdi_store_f32(a->out, a->out_dtype,
-                          token * a->out_stride_token + head * a->out_stride_head + d0 + d, (float)out);
-        }
+        float out[ROW_DIMS_MAX];
+        for (int64_t d = 0; d < dims; d++) out[d] = (float)(sum == 0 ? 0.0 : acc[d] * v_scale / sum);
+        store(a, token, head, d0, dims, out);
     }
 }
 

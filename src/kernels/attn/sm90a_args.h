@@ -16,6 +16,7 @@ enum {
     RDK_ATTN_HEADROOM = 8,           // weights reach 2 to this: exact in 16 bits
     RDK_ATTN_MERGE_GROUPS = 16,
     RDK_ATTN_MERGE_LANES = 16, // of 16 bytes
+    RDK_ATTN_CODE_GROUP = 128, // elements of an e4m3 output that share a scale
 };
 
 // Chunks are cut at absolute positions alone, so that a row's bits follow from positions. Short ones first, since a short
@@ -120,10 +121,12 @@ typedef struct rdk_attn_sm90a_args {
     RDK_PTR(const int32_t) q_starts;
     RDK_PTR(const float) sinks; // NULL = none
     RDK_PTR(void) out;
+    RDK_PTR(float) out_scale; // of an e4m3 output
     RDK_PTR(void)
     sums; // [seqs, kv_heads, chunks, rows, head_dim]: averages by weight, f16 (e4m3 caches) or f32
     RDK_PTR(float) tops; // [seqs, kv_heads, chunks, rows, 2]: largest logit (base 2), weight
-    int64_t q_stride_token, q_stride_head, block_table_stride, out_stride_token, out_stride_head;
+    int64_t q_stride_token, q_stride_head, block_table_stride, out_stride_token, out_stride_head,
+        out_scale_stride_token, out_scale_stride_group;
     int32_t seqs, kv_heads, group, head_dim, block_tokens, max_blocks, chunks, max_rows;
     int32_t row_blocks; // of a team's rows, that max_rows takes
     int32_t teams, key_slots, value_slots, slot_bytes, prefetch_steps;

@@ -417,11 +417,11 @@ template <int DIMS, int N, bool FP8> __device__ __forceinline__ void decode(cons
 DECODE_KERNELS(fp8, true)
 DECODE_KERNELS(bf16, false)
 
-extern "C" __global__ void __launch_bounds__(RDK_ATTN_MERGE_GROUPS *RDK_ATTN_MERGE_LANES, 4)
-    rdk_attn_decode_sm90a_merge_fp8(const __grid_constant__ rdk_attn_sm90a_args args) {
-    merge<true>(args);
-}
-extern "C" __global__ void __launch_bounds__(RDK_ATTN_MERGE_GROUPS *RDK_ATTN_MERGE_LANES, 4)
-    rdk_attn_decode_sm90a_merge_bf16(const __grid_constant__ rdk_attn_sm90a_args args) {
-    merge<false>(args);
-}
+#define MERGE_KERNEL(name_, fp8_, codes_)                                                                    \
+    extern "C" __global__ void __launch_bounds__(RDK_ATTN_MERGE_GROUPS *RDK_ATTN_MERGE_LANES, 4)             \
+        name_(const __grid_constant__ rdk_attn_sm90a_args args) {                                            \
+        merge<fp8_, codes_>(args);                                                                           \
+    }
+MERGE_KERNEL(rdk_attn_decode_sm90a_merge_fp8, true, false)
+MERGE_KERNEL(rdk_attn_decode_sm90a_merge_bf16, false, false)
+MERGE_KERNEL(rdk_attn_decode_codes_sm90a_merge, true, true)

@@ -4,6 +4,7 @@
 #define RDK_ATTN_SM90A_DECODE_MERGE_CUH
 
 #include "kernels/attn/sm90a_decode_tile.cuh"
+#include "kernels/common/sm90a_codes.cuh"
 
 // A lane's neighbouring dims of a partial result as they lie in memory, 16 bytes.
 template <bool FP8> struct average {
@@ -41,8 +42,9 @@ template <int DIMS> struct merged {
 };
 
 // A block takes 128 (e4m3 caches) or 64 neighbouring dims of a row; a group of 16 lanes adds up every sixteenth chunk, and the sixteen
-// sums meet in order. Partial results are asked for before the length is known: they are at hand when it is.
-template <bool FP8> __device__ __forceinline__ void merge(const rdk_attn_sm90a_args &args) {
+// sums meet in order. Partial results are asked for before the length is known: they are at hand when it is. CODES: the 128 dims leave
+// as codes and their scale, made by the whole first warp.
+template <bool FP8, bool CODES> __device__ __forceinline__ void merge(const rdk_attn_sm90a_args &args) {
     using part_type = average<FP8>;
     constexpr int ahead = 5, dims = part_type::dims;
     __shared__ float sums[RDK_ATTN_MERGE_GROUPS][RDK_ATTN_MERGE_LANES][dims];
@@ -96,16 +98,26 @@ template <bool FP8> __device__ __forceinline__ void merge(const rdk_attn_sm90a_a
     for (int i = 0; i < dims; i++) sums[group][lane][i] = sum.sum[i];
     if (lane == 0) states[group] = make_float2(sum.top, sum.weight);
     __syncthreads();
-    if (group || d >= args.head_dim || token >= q_len || row >= args.max_rows) return;
+    if (group > CODES || d >= args.head_dim || token >= q_len || row >= args.max_rows) return;
     for (int g = 1; g < RDK_ATTN_MERGE_GROUPS; g++) sum.add(states[g].x, states[g].y, sums[g][lane], 1.0f);
     if (args.sinks) {
         const float none[dims] = {};
         sum.add(args.sinks[head] * 1.4426950408889634f, 1.0f, none, 0.0f);
     }
     float scale = sum.weight == 0.0f ? 0.0f : (args.v_scale ? args.v_scale[kv_head] : 1.0f) / sum.weight;
-    int64_t to = (int64_t)(q_begin + token) * args.out_stride_token + head * args.out_stride_head + d;
+    int64_t place = q_begin + token, to = place * args.out_stride_token + head * args.out_stride_head + d;
+    if constexpr (CODES) {
+        static_assert(!CODES || RDK_ATTN_MERGE_LANES * dims == RDK_ATTN_CODE_GROUP, "a block has one group");
+        row_pieces<1> p = {{}, {}, {group ? 0 : dims}};
 #pragma unroll
-    for (int i = 0; i < dims; i++) store_element(args.out, to + i, args.out_type, sum.sum[i] * scale);
+        for (int i = 0; i < dims; i++) p.e[0].v[i] = sum.sum[i] * scale;
+        int32_t of = (head * args.head_dim + d) / RDK_ATTN_CODE_GROUP;
+        quantise(p, {{static_cast<unsigned char *>(args.out) + to,
+                      args.out_scale + place * args.out_scale_stride_token + of * args.out_scale_stride_group}});
+    } else {
+#pragma unroll
+        for (int i = 0; i < dims; i++) store_element(args.out, to + i, args.out_type, sum.sum[i] * scale);
+    }
 }
 
 #endif // RDK_ATTN_SM90A_DECODE_MERGE_CUH

@@ -77,6 +77,9 @@ static rdk_attn_sm90a_args kernel_args(const rdi_attn_args *a, const decode_shap
     int64_t elem = (int64_t)rd_dtype_bytes(a->kv_dtype), columns = s->dims * elem / RDK_ATTN_BOX_BYTES;
     return (rdk_attn_sm90a_args){
         RDI_ATTN_OPERANDS(a),
+        .out_scale = RDK_ADDR(a->out_scale),
+        .out_scale_stride_token = a->out_scale_stride_token,
+        .out_scale_stride_group = a->out_scale_stride_group,
         .seqs = (int32_t)a->seqs,
         .kv_heads = (int32_t)a->kv_heads,
         .group = s->group,
@@ -172,7 +175,10 @@ int32_t rdi_attn_decode_sm90a_geometry(const void *args, void *ws, const rd_devi
     out[0].shared_bytes = (uint32_t)(s.teams * rdk_attn_team_bytes(s.dims, s.fp8, s.rows, s.slots));
     out[0].dependent = true;
     rdi_launch_fill(
-        &out[1], s.fp8 ? "rdk_attn_decode_sm90a_merge_fp8" : "rdk_attn_decode_sm90a_merge_bf16",
+        &out[1],
+        a->out_dtype == RD_DTYPE_E4M3 ? "rdk_attn_decode_codes_sm90a_merge"
+        : s.fp8                       ? "rdk_attn_decode_sm90a_merge_fp8"
+                                      : "rdk_attn_decode_sm90a_merge_bf16",
         (const uint32_t[3]){(uint32_t)(a->q_heads * slices), (uint32_t)a->max_q_len, (uint32_t)a->seqs},
         RDK_ATTN_MERGE_GROUPS * RDK_ATTN_MERGE_LANES, &kernel, sizeof kernel);
     out[1].dependent = true;

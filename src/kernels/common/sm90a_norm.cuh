@@ -58,11 +58,6 @@ __device__ __forceinline__ float inverse_norm(norm_sums &sums, const float (&v)[
     return inverse_norm<1>(sums, warps * 2, 1.0f / (float)k, eps);
 }
 
-template <int PIECES> struct row_pieces { // eight elements each, of which `count` (may be <= 0) exist
-    int32_t row[PIECES], at[PIECES], count[PIECES];
-    eight e[PIECES];
-};
-
 // emit(row_pieces<2>) for row blockIdx.x. All threads call it together.
 template <typename F> __device__ __forceinline__ void normalise(const norm_rows &rows, F emit) {
     __shared__ norm_sums sums;

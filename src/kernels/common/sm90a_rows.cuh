@@ -12,6 +12,11 @@ struct eight {
     float v[8];
 };
 
+template <int PIECES> struct row_pieces { // eight elements each, of which `count` (may be <= 0) exist
+    int32_t row[PIECES], at[PIECES], count[PIECES];
+    eight e[PIECES];
+};
+
 __device__ __forceinline__ int element_bytes(int type) {
     return type == RDK_F32 ? 4 : type == RDK_E4M3 ? 1 : 2;
 }

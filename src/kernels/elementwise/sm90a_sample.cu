@@ -96,18 +96,17 @@ __device__ __forceinline__ int32_t find_in_list(const row_slice &slice, sample_s
     }
     __syncthreads();
     word64 kept = s.kept[0];
-    auto find = [&](const wanted &w, int32_t &id) {
+    auto find = [&](const wanted &w, auto found) {
 #pragma unroll
         for (uint32_t i = 0; i < 2; i++)
-            if (mass[i] && w.met(through[i]) && !w.met(through[i] - mass[i])) s.kept[1] = through[i], id = id_of_word(list[at + i]);
+            if (mass[i] && w.met(through[i]) && !w.met(through[i] - mass[i])) found(i);
         __syncthreads();
     };
-    int32_t unused;
     if (top_p < 1.0f) {
-        find({true, false, fmax((double)top_p * (double)kept, 1.0)}, unused);
+        find({true, false, fmax((double)top_p * (double)kept, 1.0)}, [&](uint32_t i) { s.kept[1] = through[i]; });
         kept = s.kept[1];
     }
-    find({true, true, uniform * (double)kept}, s.id);
+    find({true, true, uniform * (double)kept}, [&](uint32_t i) { s.id = id_of_word(list[at + i]); }); // others still read s.kept
     return s.id;
 }
 

@@ -192,7 +192,8 @@ template <bool COUNT> __device__ __forceinline__ void add(bin_parts &part, bool 
     if (high) atomicAdd(&part.high[bin], high);
 }
 
-// The parts of all blocks into `sums` of every block, as running sums. All blocks of the cluster call it together.
+// The parts of all blocks into `sums` of every block, as running sums that every thread may read. All blocks of the cluster call it
+// together.
 __device__ __noinline__ void collect(sample_shared &s, running_sums &sums) {
     enum { SHARE = BINS / BLOCKS, HELPERS = THREADS / SHARE }; // four threads a bin, each with two blocks
     static_assert(HELPERS == 4 && BLOCKS == 8, "two shuffles add them up");
@@ -217,6 +218,7 @@ __device__ __noinline__ void collect(sample_shared &s, running_sums &sums) {
     masses = block_scan(masses, s), counts = (uint32_t)block_scan(counts, s);
     sums.mass[at] = masses - second_mass, sums.mass[at + 1] = masses;
     sums.count[at] = counts - second, sums.count[at + 1] = counts;
+    __syncthreads();
 }
 
 // The bins in which the sum, from `above` on, meets each of two targets, or -1.

@@ -1,66 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // quant_fp8 on Hopper. Sixteen lanes hold a 1x128 group, eight elements each: its largest magnitude is two reductions of the
 // warp away. Alone and after silu*mul or gelu*mul every group is on its own; after a norm a block or a cluster holds the row.
+#include "kernels/common/sm90a_codes.cuh"
 #include "kernels/common/sm90a_norm.cuh"
 #include "kernels/quant_fp8/sm90a_args.h"
 
-// The largest of these sixteen lanes, of floats that are not negative: their bits order as they do.
-__device__ __forceinline__ float top_of_group(float v) {
-    uint32_t bits = __float_as_uint(v);
-    bool low = threadIdx.x % 32 < 16;
-    uint32_t first = __reduce_max_sync(0xffffffffu, low ? bits : 0), second = __reduce_max_sync(0xffffffffu, low ? 0 : bits);
-    return __uint_as_float(low ? first : second);
-}
-
-struct quant_place { // of eight codes and of their group's scale
-    unsigned char *q;
-    float *scale;
-};
 __device__ __forceinline__ quant_place place_of(const rdk_quant_sm90a_args &args, int64_t row, int32_t at) {
     return {args.q + row * args.q_stride + at, args.q_scale + row * args.q_scale_stride_m + at / RDK_QUANT_GROUP * args.q_scale_stride_k};
 }
 
-// Scale and codes of the groups that these sixteen lanes hold, one of each piece. The scale comes from the finite values.
-template <int PIECES> __device__ __forceinline__ void quantise(row_pieces<PIECES> &p, const quant_place (&to)[PIECES]) {
-    float top[PIECES];
-    bool infinite = false;
-#pragma unroll
-    for (int t = 0; t < PIECES; t++) {
-        const float(&v)[8] = p.e[t].v; // fmaxf: NaN counts as nothing
-        top[t] = fmaxf(fmaxf(fmaxf(fabsf(v[0]), fabsf(v[1])), fmaxf(fabsf(v[2]), fabsf(v[3]))),
-                       fmaxf(fmaxf(fabsf(v[4]), fabsf(v[5])), fmaxf(fabsf(v[6]), fabsf(v[7]))));
-        infinite = infinite || top[t] == INFINITY;
-    }
-    if (infinite)
-#pragma unroll
-        for (int t = 0; t < PIECES; t++) {
-            top[t] = 0.0f;
-#pragma unroll
-            for (int i = 0; i < 8; i++) top[t] = fmaxf(top[t], isfinite(p.e[t].v[i]) ? fabsf(p.e[t].v[i]) : 0.0f);
-        }
-#pragma unroll
-    for (int t = 0; t < PIECES; t++) top[t] = top_of_group(top[t]);
-#pragma unroll
-    for (int t = 0; t < PIECES; t++) {
-        if (p.count[t] <= 0) continue;
-        float scale = fmaxf(divide_finite(top[t], 448.0f, 1.0f / 448.0f), 1.0f / (448.0f * 512.0f)), inverse = reciprocal(scale);
-        eight codes_of;
-#pragma unroll
-        for (int i = 0; i < 8; i++) codes_of.v[i] = divide_finite(p.e[t].v[i], scale, inverse);
-        if (infinite)
-#pragma unroll
-            for (int i = 0; i < 8; i++)
-                if (!isfinite(p.e[t].v[i])) codes_of.v[i] = p.e[t].v[i];
-        uint2 codes = pack_e4m3(codes_of);
-        if (p.count[t] >= 8 && (uint64_t)to[t].q % 8 == 0)
-            *reinterpret_cast<uint2 *>(to[t].q) = codes;
-        else
-#pragma unroll
-            for (int i = 0; i < 8; i++)
-                if (i < p.count[t]) to[t].q[i] = (unsigned char)((i < 4 ? codes.x : codes.y) >> i % 4 * 8);
-        if (threadIdx.x % 16 == 0) *to[t].scale = scale;
-    }
-}
 __device__ __forceinline__ void quantise(const rdk_quant_sm90a_args &args, row_pieces<2> &p) {
     quantise(p, {place_of(args, p.row[0], p.at[0]), place_of(args, p.row[1], p.at[1])});
 }
