@@ -11,7 +11,6 @@
 
 #include "backend/backend.h"
 #include "engine/engine.h"
-#include "kernels/gemm_fp8block/layout.h"
 #include "ops/ctx.h"
 #include "ops/first_use.h"
 #include "radiance_run.h"
@@ -354,34 +353,6 @@ static void test_a_block_table_of_too_many_keys(void **state) {
     rd_ctx_free(ctx);
 }
 
-// Block-FP8 weights of a W8A8 engine go to the card in layout tile64: every code of three that share their rows is where it says.
-static void test_weights_lie_in_tiles(void **state) {
-    (void)state;
-    static const rdi_layer_slot slots[] = {RDI_ATTN_Q, RDI_ATTN_K, RDI_ATTN_V};
-    life l = {0};
-    fake.reset(9, 13000, 1);
-    const rd_status started = start(&l, RD_DTYPE_BF16);
-    if (started == RD_OK) {
-        const rdi_linear *linear = &l.engine->layer[1].qkv.part[0];
-        assert_int_equal(l.engine->layer[1].qkv.count, 1);
-        assert_string_equal(linear->layout, "tile64");
-        const rdi_gemm_args where = {.layout = RDI_LAYOUT_TILE64, .w_dtype = RD_DTYPE_E4M3, .k = linear->k};
-        const uint8_t *there = linear->w.data; // the driver's memory is the host's
-        int64_t row = 0;
-        for (size_t i = 0; i < RDI_COUNT(slots); i++) {
-            const rdi_weight *w = rdi_model_layer_weight(model, 1, slots[i]);
-            const uint8_t *codes = w->data;
-            for (int64_t n = 0; n < w->rows; n++, row++)
-                for (int64_t k = 0; k < w->cols; k++)
-                    assert_int_equal(there[rdi_weight_offset(&where, row, k)], codes[n * w->row_bytes + k]);
-        }
-        assert_int_equal(row, linear->n);
-    }
-    end(&l);
-    if (started == RD_E_UNSUPPORTED) skip(); // built without nvcc
-    must(started);
-}
-
 static void test_words_for_a_missing_card(void **state) {
     (void)state;
     static cli_result result;
@@ -434,7 +405,6 @@ int main(void) {
         cmocka_unit_test(test_first_use),
         cmocka_unit_test(test_mixed_widths_fit_the_workspace),
         cmocka_unit_test(test_a_block_table_of_too_many_keys),
-        cmocka_unit_test(test_weights_lie_in_tiles),
         cmocka_unit_test(test_words_for_a_missing_card),
     };
     return cmocka_run_group_tests(tests, make_model, close_model);

@@ -47,12 +47,13 @@ static void test_step_cut(void **state) {
     } cases[] = {{1, "rdk_gemm_fp8block_step_sm90a_t8_r128", false, 352},
                  {8, "rdk_gemm_fp8block_step_sm90a_t8_r128", false, 352},
                  {9, "rdk_gemm_fp8block_step_sm90a_t16_r128", false, 352},
-                 {32, "rdk_gemm_fp8block_step_sm90a_t32_r128", false, 352},
-                 {33, "rdk_gemm_fp8block_step_sm90a_t64_r128", true, 384},
-                 {64, "rdk_gemm_fp8block_step_sm90a_t64_r128", true, 384},
+                 {16, "rdk_gemm_fp8block_step_sm90a_t16_r128", false, 352},
+                 {17, "rdk_gemm_fp8block_step_sm90a_t64_r128", true, 256},
+                 {64, "rdk_gemm_fp8block_step_sm90a_t64_r128", true, 256},
                  {65, "rdk_gemm_fp8block_step_sm90a_t128_r128", true, 384},
                  {128, "rdk_gemm_fp8block_step_sm90a_t128_r128", true, 384}};
     rdi_launch out[RDI_MAX_LAUNCHES];
+    rdk_step_runs first;
     for (size_t i = 0; i < RDI_COUNT(cases); i++) {
         rdi_gemm_args a = gemm(cases[i].m, 14336, 5120);
         assert_int_equal(rdi_gemm_step_sm90a_geometry(&a, (void *)64, &h200, out), 1);
@@ -66,16 +67,17 @@ static void test_step_cut(void **state) {
             const rdk_gemm_pairs_args args = pairs_args(&out[0]);
             assert_int_equal(args.k_blocks, 40);
             assert_int_equal(args.line_units, 56);
-            assert_int_equal(args.line_part, 33);
-            assert_int_equal(args.line_rest, 62);
+            assert_memory_equal(&args.runs, &first, sizeof first);
             assert_int_equal(args.pair_m, 0);
+            assert_int_equal(out[0].map[0].box[1], args.box_tokens);
+            assert_true(args.box_tokens % 8 == 0 && 2 * args.box_tokens >= args.m &&
+                        2 * args.box_tokens < args.m + 16);
             assert_int_equal(out[0].map[1].box[1], 64); // half of the tile's weight rows
         } else {
             const rdk_gemm_step_args args = step_args(&out[0]);
             assert_int_equal(args.k_blocks, 40);
-            assert_int_equal(args.ranges, 66);
-            assert_int_equal(args.range_units, 33);
-            assert_int_equal(args.range_rest, 62);
+            if (i == 0) first = args.runs;
+            assert_memory_equal(&args.runs, &first, sizeof first);
             assert_int_equal(out[0].map[0].box[1], 64);
             assert_int_equal(out[0].map[0].dim[1], 14336);
         }
@@ -83,11 +85,81 @@ static void test_step_cut(void **state) {
     rdi_gemm_args a = gemm(16, 14336, 5120);
     assert_int_equal(rdi_gemm_step_sm90a_geometry(&a, NULL, &h100_pcie, out), 1);
     const rdk_gemm_step_args args = step_args(&out[0]);
-    assert_int_equal(args.ranges * args.range_units + args.range_rest, 2240);
-    assert_int_equal(args.ranges, 57);
+    assert_int_equal(args.runs.begin[57], 2240);
+    assert_int_equal(out[0].grid[0], 2 * 57);
     assert_int_equal(rdi_gemm_step_sm90a_ws(&a, 132), 132 * 128 * 16 * 8);
     a.m = 128; // a tile of 128 x 128 sums a block, and a flag
     assert_int_equal(rdi_gemm_step_sm90a_ws(&a, 132), 132 * (128 * 128 * 4 + 32));
+}
+
+// Every unit of the line lies in one run, a run is at most a 64th and a unit longer than an equal share, and who waits for the sums of
+// a run starts behind it.
+static void check_runs(const rdk_gemm_pairs_args *args, int32_t pairs) {
+    const int32_t *begin = args->runs.begin, kb = args->k_blocks, line = args->line_units * kb,
+                  even = line / pairs;
+    int32_t place[RDK_STEP_RUNS_MAX];
+    for (int32_t r = 0; r < pairs; r++) place[r] = -1;
+    for (int32_t i = 0; i < pairs; i++) {
+        assert_true(args->runs.order[i] < pairs);
+        assert_int_equal(place[args->runs.order[i]], -1);
+        place[args->runs.order[i]] = i;
+    }
+    assert_int_equal(begin[0], 0);
+    assert_int_equal(begin[pairs], line);
+    for (int32_t r = 0; r < pairs; r++) {
+        assert_true(begin[r] <= begin[r + 1] && begin[r + 1] - begin[r] <= even + even / 64 + 1);
+        const int32_t first_tile = rdi_ceil_div(begin[r], kb) * kb,
+                      tile_end = rdi_ceil_div(begin[r + 1], kb) * kb;
+        if (first_tile >= begin[r + 1]) continue; // it adds up nothing
+        for (int32_t other = r + 1; other < pairs && begin[other] < tile_end; other++)
+            assert_true(begin[other] == begin[other + 1] || place[other] < place[r]);
+    }
+}
+
+static void test_runs_of_the_step_cut(void **state) {
+    (void)state;
+    rdi_launch out[RDI_MAX_LAUNCHES];
+    for (int32_t units = 1; units <= 170; units += units < 4 ? 1 : units < 114 ? 22 : 6)
+        for (int64_t n = 16; n < 60000; n += n < 2048 ? 112 : 1616)
+            for (int64_t k = 16; k < 20000; k += k < 1024 ? 240 : 3184) {
+                const rd_device_info device = {.compute_units = units};
+                rdi_gemm_args a = gemm(128, n, k);
+                assert_int_equal(rdi_gemm_step_sm90a_geometry(&a, NULL, &device, out), 1);
+                const rdk_gemm_pairs_args args = pairs_args(&out[0]);
+                const int32_t pairs = units < 2                       ? 1
+                                      : units / 2 < RDK_STEP_RUNS_MAX ? units / 2
+                                                                      : RDK_STEP_RUNS_MAX;
+                assert_int_equal(out[0].grid[0], 2 * pairs);
+                check_runs(&args, pairs);
+                a.m = 1;
+                assert_int_equal(rdi_gemm_step_sm90a_geometry(&a, NULL, &device, out), 1);
+                const rdk_gemm_step_args narrow = step_args(&out[0]);
+                assert_memory_equal(&narrow.runs, &args.runs, sizeof args.runs);
+            }
+    // 34816 x 5120: 136 pairs of tiles of 40 k blocks over 66 pairs of blocks: 26 take two tiles, four groups of ten share 21.
+    rdi_gemm_args a = gemm(128, 34816, 5120);
+    assert_int_equal(rdi_gemm_step_sm90a_geometry(&a, NULL, &h200, out), 1);
+    const rdk_gemm_pairs_args args = pairs_args(&out[0]);
+    assert_int_equal(args.runs.begin[10], 21 * 40);
+    assert_int_equal(args.runs.begin[40], 84 * 40);
+    assert_int_equal(args.runs.begin[41], 86 * 40);
+    assert_int_equal(args.runs.order[65], 40); // whole tiles start last
+}
+
+// From 65 tokens on over few weight rows a pair of blocks splits the tokens and shares the weights.
+static void test_step_splits_tokens(void **state) {
+    (void)state;
+    rdi_launch out[RDI_MAX_LAUNCHES];
+    rdi_gemm_args a = gemm(100, 5120, 6144);
+    assert_int_equal(rdi_gemm_step_sm90a_geometry(&a, NULL, &h200, out), 1);
+    assert_string_equal(out[0].kernel, "rdk_gemm_fp8block_step_sm90a_t128_r64");
+    assert_int_equal(out[0].block[0], 256);
+    const rdk_gemm_pairs_args args = pairs_args(&out[0]);
+    assert_int_equal(args.pair_m, 1);
+    assert_int_equal(args.box_tokens, 56); // 56 and 44
+    assert_int_equal(args.line_units, 40);
+    assert_int_equal(out[0].map[1].box[1], 64);
+    assert_int_equal(rdi_gemm_step_sm90a_ws(&a, 132), 132 * (64 * 128 * 4 + 32));
 }
 
 static void test_step_of_odd_shapes(void **state) {
@@ -236,7 +308,7 @@ static void test_tiles(void **state) {
             rdi_gemm_args a = gemm(counts[i], shapes[s][0], shapes[s][1]);
             a.layout = RDI_LAYOUT_TILE64, a.a_stride = (a.k + 15) / 16 * 16;
             assert_int_equal(rdi_gemm_step_sm90a_geometry(&a, (void *)64, &h200, out), 1);
-            const bool wide = counts[i] > 32;
+            const bool wide = counts[i] > 16;
             assert_int_equal(wide ? pairs_args(&out[0]).w_tiled : step_args(&out[0]).w_tiled, 1);
             check_boxes(&a, &out[0].map[wide ? 1 : 0], k_blocks);
             if (wide) assert_int_equal(out[0].map[1].box[1], pairs_args(&out[0]).w_box);
@@ -273,8 +345,12 @@ static void test_tiles(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_step_cut),   cmocka_unit_test(test_step_of_odd_shapes),
-        cmocka_unit_test(test_chunk_walk), cmocka_unit_test(test_chunk_repacks),
+        cmocka_unit_test(test_step_cut),
+        cmocka_unit_test(test_runs_of_the_step_cut),
+        cmocka_unit_test(test_step_splits_tokens),
+        cmocka_unit_test(test_step_of_odd_shapes),
+        cmocka_unit_test(test_chunk_walk),
+        cmocka_unit_test(test_chunk_repacks),
         cmocka_unit_test(test_tiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -198,21 +198,7 @@ void rdi_engine_pick_types(rd_engine *engine) {
 }
 
 // ---- linears -----------------------------------------------------------------------------------------------------------
-static bool tiles_answered(const rd_engine *engine, const rdi_linear_question *question, const char *order) {
-    const rd_param params[] = {RD_INT("m", 1),
-                               RD_INT("n", question->n),
-                               RD_INT("k", question->k),
-                               RD_WORD("a_dtype", "fp8_e4m3"),
-                               RD_WORD("c_dtype", rd_dtype_name(question->c_dtype)),
-                               RD_WORD("layout", "tile64"),
-                               RD_INT("bias", 0),
-                               RD_WORD("order", order),
-                               RD_WORD("w_scale_dtype", "fp32")};
-    return answered(engine, "gemm_fp8block", params, (int32_t)RDI_COUNT(params));
-}
-
-// The layout of a weight: the CPU's panels; on a gfx12 card the (16,16) shuffle where its contract holds, on sm_90a tiles where
-// the rows of both classes read them, else as loaded.
+// The layout of a weight: the CPU's panels; on a gfx12 card the (16,16) shuffle where its contract holds, else as loaded.
 static rd_status pick_layout(const rd_engine *engine, const rdi_linear_question *question,
                              rdi_linear_plan *plan) {
     plan->layout = "panel16";
@@ -220,11 +206,7 @@ static rd_status pick_layout(const rd_engine *engine, const rdi_linear_question 
     plan->layout = "row";
     rd_device_info info = {.struct_size = sizeof info};
     RDI_TRY(rd_device_get_info(rd_ctx_device(engine->ctx), &info));
-    if (!question->fp8_input) return RD_OK;
-    if (!strcmp(info.arch, "sm_90a") && tiles_answered(engine, question, "step") &&
-        tiles_answered(engine, question, "chunk"))
-        plan->layout = "tile64";
-    if (strncmp(info.arch, "gfx12", 5)) return RD_OK;
+    if (!question->fp8_input || strncmp(info.arch, "gfx12", 5)) return RD_OK;
     char outputs[4][64], rule[128];
     const rd_param params[] = {RD_INT("block_quant", 1),
                                RD_INT("packed_4bit", 0),

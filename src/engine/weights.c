@@ -16,10 +16,8 @@
 
 enum {
     SLICE_ROWS = 2048,
-    STRIP_ROWS = 16,
-    PANEL_ROWS = 16, // of layouts panel16 and shuffle16
-    TILE_ROWS = 64   // of tile64
-};                   // dequantised at a time: 2048 x 576 x 2 bytes = 2.25 MiB, an L2's worth a thread
+    STRIP_ROWS = 16
+}; // dequantised at a time: 2048 x 576 x 2 bytes = 2.25 MiB, an L2's worth a thread
 
 // ---- shapes --------------------------------------------------------------------------------------------------------
 bool rdi_weight_is_fp8(const rdi_weight *weight) {
@@ -232,11 +230,10 @@ static void release_mapped(const rdi_weight *weight) {
     if (end > begin) (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
 
-// Rows [row, row + rows) of a packed weight: a run of memory in every layout, row a multiple of its panels' rows.
+// Rows [row, row + rows) of a packed weight: a run of memory in every layout, row a multiple of 16.
 static rd_tensor rows_from(const rdi_linear *linear, int64_t row, int64_t rows) {
-    const int64_t group = !strcmp(linear->layout, "row")      ? 1
-                          : !strcmp(linear->layout, "tile64") ? TILE_ROWS
-                                                              : PANEL_ROWS;
+    const bool plain = !strcmp(linear->layout, "row");
+    const int64_t group = plain ? 1 : STRIP_ROWS;
     rd_tensor part = linear->w;
     part.data =
         (unsigned char *)part.data + row / group * part.stride[0] * (int64_t)rd_dtype_bytes(part.dtype);

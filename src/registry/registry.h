@@ -17,7 +17,7 @@ typedef size_t (*rdi_ws_fn)(const void *args, int32_t threads); // workspace byt
 
 // GPU kernels are launched by name. A row's geometry function turns the op's checked arguments into launches and calls no
 // driver, so that it is tested without a card.
-enum { RDI_MAX_LAUNCHES = 4, RDI_LAUNCH_ARG_BYTES = 512 };
+enum { RDI_MAX_LAUNCHES = 4, RDI_LAUNCH_ARG_BYTES = 832 };
 
 // NVIDIA: a tensor map, encoded by the backend into args at arg_offset (128 bytes, 64-byte aligned).
 typedef struct rdi_tensor_map {

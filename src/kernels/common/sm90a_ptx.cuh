@@ -155,6 +155,13 @@ __device__ __forceinline__ void copy_box_once(void *to, const void *map, uint64_
                  "l"(map), "r"(smem_address(barrier)), "r"(x), "r"(y), "l"(policy)
                  : "memory");
 }
+__device__ __forceinline__ void copy_box_cluster_once(void *to, const void *map, uint64_t *barrier, int32_t x, int32_t y,
+                                                      uint16_t blocks, uint64_t policy) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint "
+                 "[%0], [%1, {%3, %4}], [%2], %5, %6;" ::"r"(smem_address(to)),
+                 "l"(map), "r"(smem_address(barrier)), "r"(x), "r"(y), "h"(blocks), "l"(policy)
+                 : "memory");
+}
 // Bytes as they lie: multiples of 16, from and to addresses that are.
 __device__ __forceinline__ void copy_bytes(void *to, const void *from, uint32_t bytes, uint64_t *barrier) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(smem_address(to)),
@@ -185,6 +192,13 @@ template <int LEFT> __device__ __forceinline__ void copies_wait() {
 // Ordinary stores to shared memory before this are seen by the copy engine and the tensor cores after it.
 __device__ __forceinline__ void fence_async() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// The multiprocessor's clock.
+__device__ __forceinline__ uint32_t clock_now() {
+    uint32_t now;
+    asm volatile("mov.u32 %0, %%clock;" : "=r"(now)::"memory");
+    return now;
 }
 
 // ---- dependent launch ---------------------------------------------------------------------------------------------------

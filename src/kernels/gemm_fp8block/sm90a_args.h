@@ -5,8 +5,17 @@
 
 #include "kernels/common/sm90a_types.h"
 
+// The cut of class "step": run r of the line of (pair of tiles, k block) units is begin[r] .. begin[r + 1] - 1, and the pair of blocks
+// that starts as i-th takes run order[i].
+enum { RDK_STEP_RUNS_MAX = 72 };
+typedef struct rdk_step_runs {
+    int32_t begin[RDK_STEP_RUNS_MAX + 1];
+    uint8_t order[RDK_STEP_RUNS_MAX];
+} rdk_step_runs;
+
 typedef struct rdk_gemm_step_args {
     RDK_ALIGN64 unsigned char w_map[128]; // box: 128 bytes of K x 64 weight rows
+    unsigned char a_map[128];             // box: 128 bytes of K x the kernel's tokens; tiles of 64 rows alone
     RDK_PTR(const unsigned char) a;
     RDK_PTR(const unsigned char) w; // where the copy engine cannot address its rows
     RDK_PTR(const float) a_scale;
@@ -17,10 +26,9 @@ typedef struct rdk_gemm_step_args {
     int64_t a_stride, w_stride, a_scale_stride_m, a_scale_stride_k, w_scale_stride_n, w_scale_stride_k,
         c_stride;
     int32_t m, n, k, k_blocks;
-    int32_t ranges, range_units,
-        range_rest; // pair r of blocks takes range_units (+1 while r < range_rest) units of (two tiles, k block)
     int32_t w_rows; // as the copy engine sees them: in layout tile64 those of tiles
     int32_t use_maps, w_tiled, w_scale_e8m0, bias_type, c_type;
+    rdk_step_runs runs;
 } rdk_gemm_step_args;
 
 // The ring of the step kernels: stages of one weight tile and one token tile; the tokens' scales beside it. Up to 32 tokens two blocks
@@ -77,10 +85,12 @@ typedef struct rdk_gemm_pairs_args {
     int32_t pair_m; // which of the two
     int32_t group;  // units of M that are walked together before N moves on
     int32_t line_units, line_part,
-        line_rest;          // the first units are one line of (unit, k block), cut as in the step kernel
+        line_rest; // class "chunk": the first units are one line of (unit, k block), cut into equal runs
     int32_t w_tiled, w_box; // layout tile64; rows of a box, a part of half a tile
     int32_t early_weights;  // they are there before the kernels before this one end
     int32_t w_scale_e8m0, bias_type, c_type, c_vectors;
+    int32_t box_tokens; // class "step": rows of a copy of tokens
+    rdk_step_runs runs; // class "step"
 } rdk_gemm_pairs_args;
 
 // Rows that the copy engine cannot address, brought to strides of 16 bytes.
@@ -95,7 +105,8 @@ enum {
     RDK_CHUNK_TOKENS = 128,
     RDK_PAIRS_SCALE_BATCHES = 2,
     RDK_PAIRS_SCALE_BLOCKS = 8,
-    RDK_PAIRS_THREADS = 384
+    RDK_PAIRS_THREADS = 384,
+    RDK_PAIRS_ONE_GROUP_THREADS = 256
 };
 RDK_HOST_DEVICE int rdk_pairs_stage_bytes(int tokens, int columns) {
     return (tokens + columns) * RDK_K_BLOCK;

@@ -216,6 +216,9 @@ __device__ __forceinline__ void multiply(const rdk_gemm_step_args &args, ring<TO
     int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); // the same in all lanes, and the compiler sees it
     cursor head = {0, 0};
     reader tail = {{0, 0}, {0, 0}, (uint32_t)begin, (uint32_t)begin, (uint32_t)end};
+    const int32_t last_end = (end + args.k_blocks - 1) / args.k_blocks * args.k_blocks;
+    int32_t others_end = range + 1; // runs up to here hold the rest of this one's last tile
+    while (args.runs.begin[others_end] < last_end) others_end++;
     for (int32_t unit = begin; unit < end;) {
         int32_t tile = unit / args.k_blocks, kb = unit - tile * args.k_blocks, tile_end = (tile + 1) * args.k_blocks;
         int32_t count = min(end, tile_end) - unit, row = (own_tile(tile) * GROUPS + group) * GROUP_ROWS;
@@ -226,11 +229,10 @@ __device__ __forceinline__ void multiply(const rdk_gemm_step_args &args, ring<TO
             leave_partials<TOKENS>(partial_words<TOKENS, GROUPS>(args, range, group), sum);
             continue;
         }
-        for (int32_t other = range + 1; range_begin(args, other) < tile_end; other += 2)
-            add_partials<TOKENS>(partial_words<TOKENS, GROUPS>(args, other, group),
-                                 range_begin(args, other + 1) < tile_end
-                                     ? partial_words<TOKENS, GROUPS>(args, other + 1, group) : nullptr,
-                                 sum);
+        if (unit == end)
+            for (int32_t other = range + 1; other < others_end; other += 2)
+                add_partials<TOKENS>(partial_words<TOKENS, GROUPS>(args, other, group),
+                                     other + 1 < others_end ? partial_words<TOKENS, GROUPS>(args, other + 1, group) : nullptr, sum);
         store_tile<TOKENS, GROUPS>(args, r, group, row, sum);
     }
 }
@@ -243,6 +245,7 @@ template <int TOKENS, int GROUPS> __device__ __forceinline__ void step_block(con
     launch_dependents();
     if (threadIdx.x == 0) {
         prefetch_map(args.w_map);
+        if (!s::lanes_copy) prefetch_map(args.a_map);
         for (int i = 0; i < s::stages; i++) {
             barrier_init(&r.full[i], s::full_arrivals);
             barrier_init(&r.empty[i], GROUPS * 4);
@@ -255,8 +258,8 @@ template <int TOKENS, int GROUPS> __device__ __forceinline__ void step_block(con
         barrier_init_fence();
     }
     __syncthreads();
-    // Lower blocks start first and take the later ranges: who waits for partials waits for blocks that run already.
-    int32_t range = args.ranges - 1 - (int32_t)blockIdx.x / 2, begin = range_begin(args, range), end = range_begin(args, range + 1);
+    // Who waits for partials waits for blocks that start before it (rdk_step_runs).
+    int32_t range = args.runs.order[blockIdx.x / 2], begin = args.runs.begin[range], end = args.runs.begin[range + 1];
     int32_t warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
     if (warp == GROUPS * 4)
         produce_weights<TOKENS, GROUPS>(args, r, begin, end);
@@ -280,12 +283,12 @@ STEP_KERNEL(8, 2, 128)
 STEP_KERNEL(16, 2, 128)
 STEP_KERNEL(32, 2, 128)
 
-#define WIDE_KERNEL(tokens_, rows_)                                                                                      \
-    extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(RDK_PAIRS_THREADS, 1)                         \
+#define WIDE_KERNEL(tokens_, rows_, ...)                                                                                 \
+    extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(pairs::shape<__VA_ARGS__>::threads, 1)        \
         rdk_gemm_fp8block_step_sm90a_t##tokens_##_r##rows_(const __grid_constant__ rdk_gemm_pairs_args args) {          \
-        pairs::pairs_block<pairs::shape<tokens_, rows_, true>>(args);                                                    \
+        pairs::pairs_block<pairs::shape<__VA_ARGS__>>(args);                                                             \
     }
-WIDE_KERNEL(64, 64)
-WIDE_KERNEL(128, 64)
-WIDE_KERNEL(64, 128)
-WIDE_KERNEL(128, 128)
+WIDE_KERNEL(64, 64, 64, 64, pairs::TOKENS_SHARED, 1, 0)
+WIDE_KERNEL(128, 64, 64, 128, pairs::WEIGHTS_SHARED, 1, 0) // half of the tokens by both tiles of the unit
+WIDE_KERNEL(64, 128, 64, 128, pairs::TOKENS_SHARED, 1, 12)
+WIDE_KERNEL(128, 128, 128, 128, pairs::TOKENS_SHARED, 2, 12)

@@ -56,6 +56,9 @@ size_t rdi_sm90a_partial_bytes(const rdi_sm90a_pairs *p) {
 void rdi_sm90a_pairs_launch(const char *kernel, const rdi_gemm_args *a, const rdi_sm90a_pairs *p,
                             void *partials, rdi_launch *out) {
     int64_t k_blocks = rdi_ceil_div(a->k, RDK_K_BLOCK), line = p->line_units * k_blocks;
+    _Static_assert(sizeof(rdk_gemm_pairs_args) <= RDI_LAUNCH_ARG_BYTES &&
+                       sizeof(rdk_gemm_step_args) <= RDI_LAUNCH_ARG_BYTES,
+                   "");
     rdk_gemm_pairs_args args = {
         .a_scale = RDK_ADDR(a->a_scale),
         .w_scale = RDK_ADDR(a->w_scale),
@@ -84,21 +87,23 @@ void rdi_sm90a_pairs_launch(const char *kernel, const rdi_gemm_args *a, const rd
         .bias_type = rdk_type_code(a->bias_dtype),
         .c_type = rdk_type_code(a->c_dtype),
         .c_vectors = (uintptr_t)a->c % 16 == 0 && a->c_stride % 8 == 0,
+        .box_tokens = p->box_tokens,
     };
+    if (p->runs) args.runs = *p->runs;
     int64_t pairs = p->line_units ? p->pairs : rdi_min(p->pairs, p->units_m * p->units_n);
-    rdi_launch_fill(out, kernel, (const uint32_t[3]){(uint32_t)(2 * pairs), 1, 1}, RDK_PAIRS_THREADS, &args,
-                    sizeof args);
+    rdi_launch_fill(out, kernel, (const uint32_t[3]){(uint32_t)(2 * pairs), 1, 1},
+                    p->one_group ? RDK_PAIRS_ONE_GROUP_THREADS : RDK_PAIRS_THREADS, &args, sizeof args);
     out->shared_bytes = (uint32_t)rdk_pairs_shared_bytes(p->tokens, p->columns);
     out->dependent = true;
     out->map_count = 2;
     out->map[0] = rdi_sm90a_byte_map(offsetof(rdk_gemm_pairs_args, a_map), a->a, a->m, a->k, a->a_stride,
-                                     p->tokens / 2);
+                                     p->box_tokens ? p->box_tokens : p->tokens / 2);
     out->map[1] = rdi_sm90a_weight_map(offsetof(rdk_gemm_pairs_args, w_map), a, args.w_box);
 }
 
 // ---- class "step" ----------------------------------------------------------------------------------------------------
-// The cut of the weights: pairs of tiles of `rows` weight rows, equal runs of k blocks for pairs of multiprocessors. Few rows
-// take tiles of 64, so that fewer blocks share one; a function of N, K and the device alone.
+// The cut of the weights: pairs of tiles of `rows` weight rows, runs of k blocks for pairs of multiprocessors. Few rows take tiles
+// of 64, so that fewer blocks share one; a function of N, K and the device alone.
 typedef struct step_cut {
     int32_t rows, pairs;
     int64_t unit_tiles, k_blocks, units;
@@ -106,19 +111,61 @@ typedef struct step_cut {
 
 static step_cut cut_step(const rdi_gemm_args *a, int32_t multiprocessors) {
     step_cut cut = {.rows = rdi_ceil_div(a->n, 128) < multiprocessors * 2 / 3 ? 64 : 128,
-                    .pairs = multiprocessors > 1 ? multiprocessors / 2 : 1,
+                    .pairs =
+                        (int32_t)rdi_min(multiprocessors > 1 ? multiprocessors / 2 : 1, RDK_STEP_RUNS_MAX),
                     .k_blocks = rdi_ceil_div(a->k, RDK_K_BLOCK)};
     cut.unit_tiles = rdi_ceil_div(a->n, 2 * cut.rows);
     cut.units = cut.unit_tiles * cut.k_blocks;
     return cut;
 }
 
-// From 33 tokens on: tokens on the 64-row side. These kernels know tensor copies alone.
-enum { NARROW_TOKENS = 32 };
-static rdi_sm90a_pairs wide_pairs(const step_cut *cut, int64_t m) {
-    return (rdi_sm90a_pairs){.tokens = m <= 64 ? 64 : 128,
-                             .columns = cut->rows,
+// Runs of one length, or, where a pair has more than a tile, whole tiles for some pairs and a longer run, by one 64th and a unit
+// at most, for the others: groups of `group` pairs share one tile more than the whole ones have.
+static void cut_runs(const step_cut *cut, int32_t *begin) {
+    const int64_t pairs = cut->pairs, whole = cut->unit_tiles / pairs, rest = cut->unit_tiles % pairs;
+    const int64_t even = cut->units / pairs, room = even + even / 64 + 1 - whole * cut->k_blocks;
+    const int64_t group = rdi_ceil_div(cut->k_blocks, room), tiles = group * whole + 1;
+    if (!whole || rest * group > pairs) {
+        for (int64_t r = 0; r <= pairs; r++) begin[r] = (int32_t)(r * even + rdi_min(r, cut->units % pairs));
+        return;
+    }
+    for (int64_t r = 0; r <= pairs; r++) {
+        const int64_t in = rdi_min(r, rest * group), i = in / group;
+        begin[r] = (int32_t)(i * tiles * cut->k_blocks + tiles * cut->k_blocks * (in % group) / group +
+                             (r - in) * whole * cut->k_blocks);
+    }
+}
+
+// Who waits for a run's sums starts behind it, so that blocks that wait cannot keep out those that they wait for. First the runs
+// that lie inside one tile, whose sums are ready last, then those that share a tile, from the end of the line on: each waits for
+// the ones after it. Whole tiles end first and start last.
+static rdk_step_runs lay_out_runs(const step_cut *cut) {
+    rdk_step_runs runs = {.begin = {0}};
+    const int32_t kb = (int32_t)cut->k_blocks;
+    cut_runs(cut, runs.begin);
+    for (int32_t r = cut->pairs + 1; r <= RDK_STEP_RUNS_MAX; r++) runs.begin[r] = runs.begin[cut->pairs];
+    int32_t count = 0;
+    for (int rank = 0; rank < 3; rank++)
+        for (int32_t r = cut->pairs - 1; r >= 0; r--) {
+            const int32_t begin = runs.begin[r], end = runs.begin[r + 1];
+            const bool inside = (begin + kb - 1) / kb == (end + kb - 1) / kb;
+            if (rank == (inside ? 0 : begin % kb || end % kb ? 1 : 2)) runs.order[count++] = (uint8_t)r;
+        }
+    return runs;
+}
+
+// From 17 tokens on: tokens on the 64-row side. These kernels know tensor copies alone. Both blocks of a pair take all tokens, or,
+// where weight rows are few, half of the tokens and both tiles.
+enum { NARROW_TOKENS = 16, NARROW_TOKENS_MAX = 32 };
+static rdi_sm90a_pairs wide_pairs(const step_cut *cut, int64_t m, const rdk_step_runs *runs) {
+    const bool split = m > 64 && cut->rows == 64;
+    return (rdi_sm90a_pairs){.tokens = m <= 64 || split ? 64 : 128,
+                             .columns = split ? 128 : cut->rows,
+                             .pair_m = split,
                              .early_weights = true,
+                             .one_group = m <= 64 || split,
+                             .box_tokens = (int32_t)rdi_round_up(rdi_ceil_div(m, 2), 8),
+                             .runs = runs,
                              .pairs = cut->pairs,
                              .units_m = 1,
                              .units_n = cut->unit_tiles,
@@ -132,7 +179,7 @@ static bool step_is_wide(const rdi_gemm_args *a) {
 }
 
 static int32_t narrow_tokens(int64_t m) {
-    return m <= 8 ? 8 : m <= 16 ? 16 : NARROW_TOKENS;
+    return m <= 8 ? 8 : m <= 16 ? 16 : NARROW_TOKENS_MAX;
 }
 
 size_t rdi_gemm_step_sm90a_ws(const void *args, int32_t multiprocessors) {
@@ -140,7 +187,7 @@ size_t rdi_gemm_step_sm90a_ws(const void *args, int32_t multiprocessors) {
     const step_cut cut = cut_step(a, multiprocessors);
     if (!step_is_wide(a))
         return (size_t)cut.pairs * 2 * (size_t)cut.rows * (size_t)narrow_tokens(a->m) * 2 * sizeof(float);
-    const rdi_sm90a_pairs p = wide_pairs(&cut, a->m);
+    const rdi_sm90a_pairs p = wide_pairs(&cut, a->m, NULL);
     return (size_t)p.pairs * 2 * (size_t)(rdk_pairs_left_bytes(p.tokens, p.columns) + RDK_PAIRS_FLAG_BYTES);
 }
 
@@ -158,7 +205,8 @@ static const char *step_kernel(int32_t tokens, int32_t rows) {
     return names[rows == 128][index];
 }
 
-static void narrow_launch(const rdi_gemm_args *a, const step_cut *cut, void *ws, rdi_launch *out) {
+static void narrow_launch(const rdi_gemm_args *a, const step_cut *cut, const rdk_step_runs *runs, void *ws,
+                          rdi_launch *out) {
     const int32_t tokens = narrow_tokens(a->m);
     const rdi_sm90a_weight w = rdi_sm90a_weight_of(a);
     rdk_gemm_step_args kernel = {
@@ -180,15 +228,13 @@ static void narrow_launch(const rdi_gemm_args *a, const step_cut *cut, void *ws,
         .n = (int32_t)a->n,
         .k = (int32_t)a->k,
         .k_blocks = (int32_t)cut->k_blocks,
-        .ranges = cut->pairs,
-        .range_units = (int32_t)(cut->units / cut->pairs),
-        .range_rest = (int32_t)(cut->units % cut->pairs),
         .use_maps = rdi_sm90a_engine_can(a->a, a->m, a->a_stride) && w.engine_can,
         .w_tiled = w.tiled,
         .w_rows = (int32_t)w.rows,
         .w_scale_e8m0 = a->w_scale_dtype == RD_DTYPE_E8M0,
         .bias_type = rdk_type_code(a->bias_dtype),
         .c_type = rdk_type_code(a->c_dtype),
+        .runs = *runs,
     };
     rdi_launch_fill(out, step_kernel(tokens, cut->rows),
                     (const uint32_t[3]){(uint32_t)(2 * cut->pairs), 1, 1},
@@ -196,8 +242,10 @@ static void narrow_launch(const rdi_gemm_args *a, const step_cut *cut, void *ws,
     out->shared_bytes = (uint32_t)rdk_step_shared_bytes(tokens, cut->rows);
     out->dependent = true;
     if (kernel.use_maps) {
-        out->map_count = 1;
+        out->map_count = cut->rows == RDK_TILE_ROWS ? 2 : 1;
         out->map[0] = rdi_sm90a_weight_map(offsetof(rdk_gemm_step_args, w_map), a, RDK_TILE_ROWS);
+        out->map[1] =
+            rdi_sm90a_byte_map(offsetof(rdk_gemm_step_args, a_map), a->a, a->m, a->k, a->a_stride, tokens);
     }
 }
 
@@ -207,19 +255,20 @@ int32_t rdi_gemm_step_sm90a_geometry(const void *args, void *ws, const rd_device
     const rdi_gemm_args *a = args;
     const step_cut cut = cut_step(a, device->compute_units);
     if (!rdi_launch_takes_count("gemm", "w: tiles by k blocks", cut.units, RDI_SM90A_TILES_MAX)) return 0;
+    const rdk_step_runs runs = lay_out_runs(&cut);
     if (step_is_wide(a)) {
-        const rdi_sm90a_pairs p = wide_pairs(&cut, a->m);
-        rdi_sm90a_pairs_launch(step_kernel(p.tokens, cut.rows), a, &p, ws, out);
+        const rdi_sm90a_pairs p = wide_pairs(&cut, a->m, &runs);
+        rdi_sm90a_pairs_launch(step_kernel(a->m <= 64 ? 64 : 128, cut.rows), a, &p, ws, out);
         return 1;
     }
     int32_t count = 0;
-    for (int64_t first = 0; first < a->m; first += NARROW_TOKENS, count++) {
+    for (int64_t first = 0; first < a->m; first += NARROW_TOKENS_MAX, count++) {
         rdi_gemm_args part = *a;
-        part.m = rdi_min(a->m - first, NARROW_TOKENS);
+        part.m = rdi_min(a->m - first, NARROW_TOKENS_MAX);
         part.a = (const uint8_t *)a->a + first * a->a_stride;
         part.a_scale = a->a_scale + first * a->a_scale_stride_m;
         part.c = (uint8_t *)a->c + first * a->c_stride * (int64_t)rd_dtype_bytes(a->c_dtype);
-        narrow_launch(&part, &cut, ws, &out[count]);
+        narrow_launch(&part, &cut, &runs, ws, &out[count]);
     }
     return count;
 }

@@ -4,6 +4,7 @@
 #define RDI_GEMM_SM90A_GEOMETRY_H
 
 #include "kernels/gemm_fp8block/args.h"
+#include "kernels/gemm_fp8block/sm90a_args.h"
 #include "registry/registry.h"
 
 // The copy engine wants 16-byte rows; a single row may have any stride.
@@ -30,6 +31,9 @@ typedef struct rdi_sm90a_pairs {
     int32_t tokens, columns; // of a tile
     bool pair_m;        // a pair is two tiles of M over the same weights, else two of N over the same tokens
     bool early_weights; // the weights do not come from the launch before
+    bool one_group;     // one warpgroup multiplies
+    int32_t box_tokens; // rows of a copy of tokens; 0: half a tile
+    const rdk_step_runs *runs; // class "step"
     int64_t pairs, units_m, units_n, group, line_units;
 } rdi_sm90a_pairs;
 size_t rdi_sm90a_partial_bytes(const rdi_sm90a_pairs *p);

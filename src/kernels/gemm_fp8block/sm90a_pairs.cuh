@@ -18,16 +18,40 @@
 namespace pairs {
 
 // ---- producers: one lane each for weights and tokens ---------------------------------------------------------------------
+// The ring is full of weights and the tokens of its first block have not come: the next ones go to the second-level cache, about as
+// fast as memory brings them.
+template <typename S> __device__ __forceinline__ void prefetch_weights(const rdk_gemm_pairs_args &args, ring<S> &r, int32_t at, int32_t end) {
+    constexpr uint32_t cycles = 700;
+    const int32_t last = min(at + S::prefetch, end);
+    int32_t unit = at / args.k_blocks, kb = at - unit * args.k_blocks;
+#pragma unroll 1
+    for (; at < last; at++) {
+        for (const uint32_t start = clock_now(); clock_now() - start < cycles;) {}
+        if (barrier_passed(&r.full[0], 0)) break;
+        const int32_t row = (unit * PAIR + (int32_t)cluster_rank()) * S::columns;
+        for (int32_t i = 0; i < S::columns; i += args.w_box) {
+            const rdk_place from = rdk_box_place(args.w_tiled, args.k_blocks, row + i, kb);
+            prefetch_box(args.w_map, from.x, from.y);
+        }
+        if (++kb == args.k_blocks) kb = 0, unit++;
+    }
+}
+
 template <typename S, bool WEIGHTS>
 __device__ __forceinline__ void produce_tiles(const rdk_gemm_pairs_args &args, ring<S> &r) {
     constexpr int rows = WEIGHTS ? S::columns : S::tokens;
-    const bool shared = S::step ? !WEIGHTS : (args.pair_m != 0) == WEIGHTS;
+    const bool shared = S::step ? splits_tokens<S>() == WEIGHTS : (args.pair_m != 0) == WEIGHTS;
+    const bool boxes_of_tokens = S::step && !WEIGHTS; // as long as the call's tokens ask for: what sticks out costs more than what is there
+    const int32_t half = boxes_of_tokens ? args.box_tokens : rows / 2, all = boxes_of_tokens && splits_tokens<S>() ? half : half * 2;
     const void *map = WEIGHTS ? args.w_map : args.a_map;
     const uint64_t policy = policy_evict_first();
-    const int32_t box = WEIGHTS ? args.w_box : rows / 2, first = shared ? (int32_t)cluster_rank() * (rows / 2) : 0,
-                  last = shared ? first + rows / 2 : rows;
+    const int32_t box = WEIGHTS ? args.w_box : half, first = shared ? (int32_t)cluster_rank() * half : 0,
+                  last = shared ? first + half : all;
     cursor<S::stages> at = {0, 1};
     walker<S> walk(args);
+    int32_t others = 0, until_full = S::stages;
+    if constexpr (S::step) others = count_others(args, walk);
+    const int32_t line_at = walk.at, line_end = walk.end;
     if (!WEIGHTS || !args.early_weights) wait_dependencies();
     for (piece p; walk.next(args, p);) {
 #pragma unroll 1
@@ -35,20 +59,26 @@ __device__ __forceinline__ void produce_tiles(const rdk_gemm_pairs_args &args, r
             const int32_t row = WEIGHTS ? p.column : p.row;
             unsigned char *tile = r.tiles[at.slot] + (WEIGHTS ? S::a_bytes : 0);
             uint64_t *full = &r.full[at.slot];
+            if constexpr (S::step && WEIGHTS)
+                if (S::prefetch > 0 && until_full-- == 0) prefetch_weights<S>(args, r, line_at + S::stages, line_end);
             barrier_wait(&r.empty[at.slot], at.parity); // of both blocks' groups
-            barrier_expect(full, rows * K_BLOCK);
+            barrier_expect(full, all * K_BLOCK);
             for (int32_t i = first; i < last; i += box) {
                 const rdk_place from = rdk_box_place(WEIGHTS && args.w_tiled, args.k_blocks, row + i, kb);
-                if (shared)
-                    copy_box_cluster(tile + i * K_BLOCK, map, full, from.x, from.y, 3);
+                unsigned char *to = tile + i * K_BLOCK;
+                if (shared && S::step && WEIGHTS)
+                    copy_box_cluster_once(to, map, full, from.x, from.y, 3, policy);
+                else if (shared)
+                    copy_box_cluster(to, map, full, from.x, from.y, 3);
                 else if (S::step && WEIGHTS)
-                    copy_box_once(tile + i * K_BLOCK, map, full, from.x, from.y, policy);
+                    copy_box_once(to, map, full, from.x, from.y, policy);
                 else
-                    copy_box(tile + i * K_BLOCK, map, full, from.x, from.y);
+                    copy_box(to, map, full, from.x, from.y);
             }
             at.advance();
         }
-        if constexpr (S::step) copy_left<S, WEIGHTS>(args, r, at, count_others(args, p, walk.part), walk.part + 1);
+        if constexpr (S::step)
+            if (p.begin == 0 && p.end < args.k_blocks) copy_left<S, WEIGHTS>(args, r, at, others, walk.part + 1);
     }
 }
 
@@ -250,6 +280,11 @@ __device__ __forceinline__ void add_bias(const rdk_gemm_pairs_args &args, int32_
         }
 }
 
+template <typename S> __device__ __forceinline__ int32_t row_end(const rdk_gemm_pairs_args &args) { // of this block's tokens
+    if constexpr (splits_tokens<S>()) return min(args.m, ((int32_t)cluster_rank() + 1) * args.box_tokens);
+    return args.m;
+}
+
 // row: of this thread's upper sums; first: the group's first column.
 template <typename S>
 __device__ __forceinline__ void store_sums(const rdk_gemm_pairs_args &args, int32_t row, int32_t first, float (&sum)[S::sums]) {
@@ -263,11 +298,11 @@ __device__ __forceinline__ void store_sums(const rdk_gemm_pairs_args &args, int3
             for (int j = 0; j < S::sums / 4; j++)
 #pragma unroll
                 for (int i = 0; i < 2; i++)
-                    if (row < args.m && pair + j * 8 + i < args.n) to[j * 8 + i] = sum[j * 4 + half * 2 + i];
+                    if (row < row_end<S>(args) && pair + j * 8 + i < args.n) to[j * 8 + i] = sum[j * 4 + half * 2 + i];
             continue;
         }
         uint16_t *to = static_cast<uint16_t *>(args.c) + row * args.c_stride + first + quad * 8;
-        const int32_t count = row < args.m ? args.n - first - quad * 8 : 0;
+        const int32_t count = row < row_end<S>(args) ? args.n - first - quad * 8 : 0;
 #pragma unroll
         for (int j = 0; j < S::sums / 4; j += 4) {
             uint32_t word[4];
@@ -293,6 +328,8 @@ template <typename S> __device__ __forceinline__ void multiply(const rdk_gemm_pa
                          {0, 0},
                          {0, 0}};
     walker<S> walk(args);
+    int32_t others = 0;
+    if constexpr (S::step) others = count_others(args, walk);
     for (piece p; walk.next(args, p);) {
         float sum[S::sums];
         multiply_piece<S>(at, p, sum);
@@ -301,7 +338,8 @@ template <typename S> __device__ __forceinline__ void multiply(const rdk_gemm_pa
                 leave_sums<S>(args, r, walk.part, sum);
                 continue;
             }
-            for (int32_t others = count_others(args, p, walk.part); others > 0; others--) add_left<S>(at, sum);
+            if (p.end < args.k_blocks)
+                for (int32_t i = 0; i < others; i++) add_left<S>(at, sum);
             store_sums<S>(args, p.row + token, p.column + (S::split_columns ? group * S::group_columns : 0), sum);
             continue;
         }
@@ -331,19 +369,19 @@ template <typename S, typename GROUPS = groups<S>> __device__ __forceinline__ vo
         prefetch_map(args.w_map);
         for (int i = 0; i < S::stages; i++) {
             barrier_init(&r.full[i], 2);
-            barrier_init(&r.empty[i], PAIR * CONSUMER_WARPS);
+            barrier_init(&r.empty[i], PAIR * consumer_warps<S>());
         }
         for (int i = 0; i < SCALE_BATCHES; i++) {
             barrier_init(&r.scale_full[i], 64);
-            barrier_init(&r.scale_empty[i], CONSUMER_WARPS * 32);
+            barrier_init(&r.scale_empty[i], consumer_warps<S>() * 32);
         }
-        barrier_init(&r.left, CONSUMER_WARPS * 32);
+        barrier_init(&r.left, consumer_warps<S>() * 32);
         barrier_init_fence();
     }
     cluster_sync();
-    const int32_t warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0) - CONSUMER_WARPS;
+    const int32_t warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0) - consumer_warps<S>();
     if (warp >= 0) {
-        registers_give<PRODUCER_REGISTERS>();
+        if (consumer_warps<S>() == 8) registers_give<PRODUCER_REGISTERS>();
         if (warp == 0) {
             if (threadIdx.x % 32 == 0) produce_tiles<S, true>(args, r);
         } else if (warp == 1) {
@@ -352,7 +390,7 @@ template <typename S, typename GROUPS = groups<S>> __device__ __forceinline__ vo
             produce_scales<S>(args, r, warp - 2);
         }
     } else {
-        registers_take<CONSUMER_REGISTERS>();
+        if (consumer_warps<S>() == 8) registers_take<CONSUMER_REGISTERS>(); // one group has them from the start
         GROUPS::run(args, r);
     }
     cluster_sync(); // the other block still writes into this one's ring and barriers

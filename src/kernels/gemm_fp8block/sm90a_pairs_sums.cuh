@@ -82,7 +82,7 @@ __device__ __forceinline__ void add_partials(const rdk_gemm_pairs_args &args, in
 enum { LANE_BYTES = 16 };
 template <typename S> struct left_sums {
     static constexpr int bytes = rdk_pairs_left_bytes(S::tokens, S::columns);
-    static constexpr int turn_bytes = CONSUMER_WARPS * 32 * LANE_BYTES; // four sums of every thread
+    static constexpr int turn_bytes = consumer_warps<S>() * 32 * LANE_BYTES; // four sums of every thread
     static constexpr int turns = bytes / turn_bytes, stage_turns = S::stage_bytes / turn_bytes;
     static constexpr int slices = (turns + stage_turns - 1) / stage_turns; // stages that a tile takes
     static_assert(S::stage_bytes % turn_bytes == 0 && turns == S::sums / 4, "");
@@ -97,12 +97,11 @@ template <typename S> __device__ __forceinline__ uint32_t *left_flag(const rdk_g
     return reinterpret_cast<uint32_t *>(static_cast<unsigned char *>(args.partials) + (int64_t)gridDim.x * left_sums<S>::bytes +
                                         block_of_part(part) * RDK_PAIRS_FLAG_BYTES);
 }
-// How many runs after this one hold the rest of the tile.
-__device__ __forceinline__ int32_t count_others(const rdk_gemm_pairs_args &args, const piece &p, int32_t part) {
+// How many runs after this one hold the rest of its last tile.
+template <typename S> __device__ __forceinline__ int32_t count_others(const rdk_gemm_pairs_args &args, const walker<S> &walk) {
+    const int32_t tile_end = (walk.end + args.k_blocks - 1) / args.k_blocks * args.k_blocks;
     int32_t others = 0;
-    if (p.begin == 0)
-        for (int32_t missing = args.k_blocks - p.end; missing > 0; others++)
-            missing -= line_begin(args, part + others + 2) - line_begin(args, part + others + 1);
+    while (args.runs.begin[walk.part + 1 + others] < tile_end) others++;
     return others;
 }
 __device__ __forceinline__ void wait_flag(uint32_t *flag) {
@@ -142,7 +141,7 @@ __device__ __forceinline__ void leave_sums(const rdk_gemm_pairs_args &args, ring
     auto *to = kept(reinterpret_cast<float4 *>(left_bytes<S>(args, part)) + threadIdx.x);
 #pragma unroll
     for (int i = 0; i < S::sums / 4; i++)
-        to[i * CONSUMER_WARPS * 32] = make_float4(sum[i * 4], sum[i * 4 + 1], sum[i * 4 + 2], sum[i * 4 + 3]);
+        to[i * consumer_warps<S>() * 32] = make_float4(sum[i * 4], sum[i * 4 + 1], sum[i * 4 + 2], sum[i * 4 + 3]);
     barrier_arrive(&r.left);
 }
 

@@ -16,8 +16,9 @@ template <int TOKENS, int GROUPS> struct shape {
     static constexpr int threads = GROUPS * 128 + 96;
     static constexpr int residents = TOKENS <= 32 ? 2 : 1;
     static constexpr int turn_tokens = rdk_step_turn_tokens(TOKENS);
-    static constexpr int full_arrivals = 33;               // one for weights, each lane for its tokens
-    static constexpr int tokens_ahead = stages * 2 / 3;    // units of them on their way
+    static constexpr bool lanes_copy = GROUPS == 2;        // tokens past the copy engine
+    static constexpr int tokens_ahead = stages * 2 / 3;    // then: units of them on their way
+    static constexpr int full_arrivals = lanes_copy ? 33 : 2; // one for weights, one or each lane's for tokens
     static constexpr int scale_ahead = TOKENS <= 16 ? 4 : TOKENS <= 64 ? 2 : 1; // batches in flight
 };
 
@@ -40,9 +41,6 @@ struct cursor { // where a role stands in the ring
     }
 };
 
-__device__ __forceinline__ int32_t range_begin(const rdk_gemm_step_args &args, int32_t range) {
-    return range * args.range_units + min(range, args.range_rest);
-}
 // A unit is two tiles: this block's.
 __device__ __forceinline__ int32_t own_tile(int32_t unit_tile) {
     return unit_tile * 2 + blockIdx.x % 2;
@@ -87,18 +85,18 @@ __device__ __forceinline__ uint32_t *askers_here() {
     return askers + multiprocessor % MULTIPROCESSORS_MOST;
 }
 
-// The ring is full and the tokens are not there: when the call before has asked for its last weights, some of the next ones go to
-// the second-level cache. Asked for earlier they would only take turns with that call's; later, with this one's tokens.
+// The ring is full: the next weights go to the second-level cache. On tiles of 64 rows at once; on tiles of 128 when the call before
+// has asked for its last ones and this one's input is not there: earlier they would only take turns with that call's, later with
+// this one's tokens.
 template <int TOKENS, int GROUPS>
 __device__ __forceinline__ void prefetch_weights(const rdk_gemm_step_args &args, ring<TOKENS, GROUPS> &r, const uint32_t *here,
                                                  int32_t unit, int32_t end) {
-    while (!barrier_passed(&r.input, 0)) {
-        if (load_relaxed(here) > 1) continue;
-        for (int32_t last = min(unit + PREFETCH_UNITS, end); unit < last; unit++)
-            each_box<GROUPS>(args, unit / args.k_blocks, unit % args.k_blocks,
-                             [&](int, rdk_place from) { prefetch_box(args.w_map, from.x, from.y); });
-        return;
-    }
+    while (GROUPS == 2 && load_relaxed(here) > 1)
+        if (barrier_passed(&r.input, 0)) return;
+    if (GROUPS == 2 && barrier_passed(&r.input, 0)) return;
+    for (int32_t last = min(unit + PREFETCH_UNITS, end); unit < last; unit++)
+        each_box<GROUPS>(args, unit / args.k_blocks, unit % args.k_blocks,
+                         [&](int, rdk_place from) { prefetch_box(args.w_map, from.x, from.y); });
 }
 
 template <int TOKENS, int GROUPS>
@@ -135,44 +133,66 @@ __device__ __forceinline__ void produce_weights(const rdk_gemm_step_args &args, 
     if (lane == 0) atomicSub(here, 1u);
 }
 
-// One k block of the tokens, 16 bytes a lane at a time. The copy engine's own queue is full of weights when a call begins.
-template <int TOKENS>
-__device__ __forceinline__ void copy_tokens(const rdk_gemm_step_args &args, unsigned char *tile, int32_t kb) {
-    const int32_t row = threadIdx.x % 32 / 8, chunk = threadIdx.x % 8, left = args.k - kb * K_BLOCK - chunk * 16;
-    const unsigned char *from = args.a + row * args.a_stride + kb * K_BLOCK + chunk * 16;
+// Tokens by the lanes, 16 bytes each at a time: when a call begins the copy engine's own queue is full of weights.
+template <int TOKENS, int GROUPS>
+__device__ __forceinline__ void copy_tokens(const rdk_gemm_step_args &args, ring<TOKENS, GROUPS> &r, int32_t begin, int32_t end) {
+    using s = shape<TOKENS, GROUPS>;
+    const int32_t row = threadIdx.x % 32 / 8, chunk = threadIdx.x % 8;
+    const int64_t step = 4 * args.a_stride;
+    const unsigned char *from = args.a + row * args.a_stride + chunk * 16;
+    cursor at = {0, 1}, there = {0, 1};
+    int32_t kb = begin % args.k_blocks;
+    for (int32_t unit = begin; unit < end; unit++) {
+        barrier_wait(&r.empty[at.slot], at.parity);
+        unsigned char *to = r.tiles[at.slot] + s::weight_bytes;
+        const int32_t bytes = max(0, min(16, args.k - kb * K_BLOCK - chunk * 16));
 #pragma unroll
-    for (int i = 0; i < TOKENS; i += 4)
-        copy_part(tile + (row + i) * K_BLOCK + (chunk ^ (row + i) % 8) * 16, from + i * args.a_stride,
-                    row + i < args.m ? min(max(left, 0), 16) : 0);
-    copies_commit();
+        for (int i = 0; i < TOKENS / 4; i++)
+            copy_part(to + (row + 4 * i) * K_BLOCK + (chunk ^ (row + 4 * i) % 8) * 16, from + i * step + kb * K_BLOCK,
+                      row + 4 * i < args.m ? bytes : 0);
+        copies_commit();
+        at.advance<s::stages>();
+        if (++kb == args.k_blocks) kb = 0;
+        if (unit - begin < s::tokens_ahead) continue;
+        copies_wait<s::tokens_ahead>();
+        fence_async();
+        barrier_arrive(&r.full[there.slot]); // each lane for what it copied
+        there.advance<s::stages>();
+    }
+    copies_wait<0>();
+    fence_async();
+    for (int32_t left = min(s::tokens_ahead, end - begin); left > 0; left--) {
+        barrier_arrive(&r.full[there.slot]);
+        there.advance<s::stages>();
+    }
 }
 
 template <int TOKENS, int GROUPS>
 __device__ __forceinline__ void produce_tokens(const rdk_gemm_step_args &args, ring<TOKENS, GROUPS> &r, int32_t begin,
                                                int32_t end) {
     using s = shape<TOKENS, GROUPS>;
-    cursor at = {0, 1}, there = {0, 1};
-    int32_t kb = begin % args.k_blocks, ahead = args.use_maps ? s::tokens_ahead : 0;
+    cursor at = {0, 1};
+    int32_t lane = threadIdx.x % 32, kb = begin % args.k_blocks;
     wait_dependencies();
-    if (threadIdx.x % 32 == 0) barrier_arrive(&r.input);
-    for (int32_t unit = begin; unit < end + ahead; unit++) {
-        if (unit < end) {
-            barrier_wait(&r.empty[at.slot], at.parity);
-            unsigned char *to = r.tiles[at.slot] + s::weight_bytes;
-            if (args.use_maps)
-                copy_tokens<TOKENS>(args, to, kb);
-            else
-                copy_rows(to, args.a + kb * K_BLOCK, args.a_stride, TOKENS, args.m, args.k - kb * K_BLOCK);
-            at.advance<s::stages>();
-            if (++kb == args.k_blocks) kb = 0;
+    if (lane == 0) barrier_arrive(&r.input);
+    if (s::lanes_copy && args.use_maps) {
+        copy_tokens(args, r, begin, end);
+        return;
+    }
+    for (int32_t unit = begin; unit < end; unit++) {
+        barrier_wait(&r.empty[at.slot], at.parity);
+        unsigned char *to = r.tiles[at.slot] + s::weight_bytes;
+        if (args.use_maps) {
+            if (lane == 0) {
+                barrier_expect(&r.full[at.slot], s::token_bytes);
+                copy_box(to, args.a_map, &r.full[at.slot], kb * K_BLOCK, 0);
+            }
         } else {
-            copies_commit(); // an empty group in the place of a unit
+            copy_rows(to, args.a + kb * K_BLOCK, args.a_stride, TOKENS, args.m, args.k - kb * K_BLOCK);
+            if (s::lanes_copy || lane == 0) barrier_arrive(&r.full[at.slot]);
         }
-        if (unit < begin + ahead) continue;
-        if (args.use_maps) copies_wait<s::tokens_ahead>();
-        fence_async();
-        barrier_arrive(&r.full[there.slot]); // each lane for what it copied
-        there.advance<s::stages>();
+        at.advance<s::stages>();
+        if (++kb == args.k_blocks) kb = 0;
     }
 }
 
