@@ -10,10 +10,10 @@
 
 #include "backend/code_objects.h"
 #include "run_cli.h"
-
-#include <unistd.h>
+#include "support/files.h"
 
 enum { NAMES = 1024, NAME_BYTES = 96 };
+static scratch folder;
 static char launched[NAMES][NAME_BYTES];
 static int launched_count;
 
@@ -25,7 +25,6 @@ static void read_names(const char *path) {
         launched_count++;
     }
     fclose(file);
-    unlink(path);
 }
 
 static bool was_launched(const char *symbol) {
@@ -38,9 +37,8 @@ static void test_every_kernel_is_launched(void **state) {
     (void)state;
     static const char *const commands[] = {"check --device gpu:0 --small --seed 1", "devices"};
     static cli_result result;
-    char path[64], environment[4200];
-    snprintf(path, sizeof path, "launched.%ld.txt", (long)getpid());
-    unlink(path);
+    char environment[4200];
+    const char *path = scratch_path(&folder, "launched.txt");
     if (!rdi_code_object_find("sm90a_gemm_step")) skip(); // built without nvcc
     for (size_t i = 0; i < RDI_COUNT(commands); i++) {
         snprintf(
@@ -69,7 +67,18 @@ static void test_every_kernel_is_launched(void **state) {
     assert_true(kernels > 0);
 }
 
+static int make_folder(void **state) {
+    (void)state;
+    folder = scratch_make();
+    return 0;
+}
+static int remove_folder(void **state) {
+    (void)state;
+    scratch_remove(&folder);
+    return 0;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_kernel_is_launched)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -36,10 +36,10 @@ if [ -n "$op" ]; then # one of them, called below
   exit "$failed"
 fi
 
-case $("$build/radiance" devices --device "$device" 2>&1) in
-*sm_90a*) ;;
-*) echo "skipped: $device is no card of sm_90a"; exit 0 ;;
-esac
+"$build/radiance" devices --device "$device" --json 2>/dev/null | grep -q '"isa":.*"sm_90a"' || {
+  echo "skipped: $device is no card of sm_90a"
+  exit 0
+}
 rows=$("$build/radiance" kernels --device "$device" | awk '$3 == "nvidia" { print $2 }' | sort -u)
 [ -n "$rows" ] || { echo "sanitize_device.sh: the build has no row for $device"; exit 1; }
 # What takes longest stands first; ops that are not named here come after.

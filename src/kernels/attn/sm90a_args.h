@@ -14,6 +14,7 @@ enum {
     RDK_ATTN_RECORDS = 4,            // chunks that a loading warp announces ahead
     RDK_ATTN_PREFETCH_BYTES = 65536, // that a loading warp asks for before the kernels ahead are complete
     RDK_ATTN_HEADROOM = 8,           // weights reach 2 to this: exact in 16 bits
+    RDK_ATTN_LANE_BLOCKS = 5, // blocks whose shares a lane works out: a grid has at most 32 times as many
     RDK_ATTN_MERGE_GROUPS = 16,
     RDK_ATTN_MERGE_LANES = 16, // of 16 bytes
     RDK_ATTN_CODE_GROUP = 128, // elements of an e4m3 output that share a scale
@@ -63,7 +64,10 @@ RDK_HOST_DEVICE int rdk_attn_register_threads(int dims, int rows) {
 }
 RDK_HOST_DEVICE int rdk_attn_registers(int dims, int rows) {
     int teams = rdk_attn_most_teams(dims, rows);
-    return rows == 8 ? (teams == 4 ? 72 : 104) : teams == 4 ? 104 : teams == 3 ? 144 : 216;
+    return rows == 8 ? (teams == 4 ? 72 : 104) : teams == 4 ? 104 : teams == 3 ? 144 : 224;
+}
+RDK_HOST_DEVICE int rdk_attn_loader_registers(int dims, int rows) {
+    return rows != 8 && rdk_attn_most_teams(dims, rows) == 2 ? 56 : 64;
 }
 RDK_HOST_DEVICE int rdk_attn_block_bytes(int rows) { // shared memory of a block
     return (rows == 8 ? 221 : 227) * 1024;
@@ -76,14 +80,18 @@ RDK_HOST_DEVICE int rdk_attn_slot_bytes(int dims, int fp8) {
     return (columns ? columns : 1) * RDK_ATTN_STEP_KEYS * RDK_ATTN_BOX_BYTES;
 }
 enum {
-    RDK_ATTN_RECORD_BYTES = RDK_ATTN_RECORDS * 64 // with their barriers
+    RDK_ATTN_RECORD_BYTES = RDK_ATTN_RECORDS * 64 + 48 // with their barriers and the block's share of chunks
 };
 // Queries: two bytes a dim: bf16, or two e4m3 codes in rows of 128 bytes.
 RDK_HOST_DEVICE int rdk_attn_query_bytes(int dims, int rows) {
     return rows * (dims < 128 ? 128 : dims) * 2;
 }
+// Weights of a step. Two sets spare a barrier a step; kernels of 56 rows have no registers for it.
+RDK_HOST_DEVICE int rdk_attn_weight_sets(int rows) {
+    return rows <= 40 ? 2 : 1;
+}
 RDK_HOST_DEVICE int rdk_attn_operand_bytes(int dims, int rows) {
-    return rdk_attn_query_bytes(dims, rows) + rows * RDK_ATTN_STEP_KEYS * 2;
+    return rdk_attn_query_bytes(dims, rows) + rdk_attn_weight_sets(rows) * rows * RDK_ATTN_STEP_KEYS * 2;
 }
 RDK_HOST_DEVICE int rdk_attn_table_bytes(int rows) { // seven words a row and one a warp
     return rows * (7 + 4) * 4;
@@ -130,6 +138,7 @@ typedef struct rdk_attn_sm90a_args {
     int32_t seqs, kv_heads, group, head_dim, block_tokens, max_blocks, chunks, max_rows;
     int32_t row_blocks; // of a team's rows, that max_rows takes
     int32_t teams, key_slots, value_slots, slot_bytes, prefetch_steps;
+    int32_t chunk_cost; // of a chunk beside its steps, in quarters of a step
     int32_t row_bytes, column_shift, box_dims,
         box_tokens; // of a key: bytes, boxes (a power of two); of a box: dims, keys
     int32_t q_type, q_vector, out_type, use_maps,

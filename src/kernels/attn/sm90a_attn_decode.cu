@@ -1,20 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 // attn_decode on Hopper: split over the keys, two launches.
 //
-// The first runs a block a multiprocessor with two to four teams of four warps. Each team walks its share of all chunks of keys
-// (sm90a_decode_work.cuh): a loading warp of its own streams keys and values through rings in shared memory, and the team attends
+// The first runs a block a multiprocessor with two to four teams of four warps, which share the block's chunks of keys
+// (sm90a_decode_work.cuh): a loading warp of each streams keys and values through rings in shared memory, and the team attends
 // them 64 keys a step for up to 56 rows (query tokens times heads of the group). Every chunk leaves a partial result for each
 // row, and the second launch adds those up in order of position. Chunks are cut at absolute positions and lengths are read here, on
 // the device: one captured graph serves every length up to its bound, and a row's bits follow from positions.
 #include "kernels/attn/sm90a_decode_load.cuh"
 #include "kernels/attn/sm90a_decode_merge.cuh"
 
+#include <stddef.h>
+
 // What a team has in shared memory beside its rings. Rows 8j + 2 (lane % 4) + e are a lane's.
 template <int N> struct team_view {
     unsigned char *queries, *weights;
     row_table<N> *table;
     int team;
+    uint32_t lane_rows; // where the words of a lane's first rows stand
 
+    // Made anew in each step: else the descriptors of 32 products are held through the loop, for which 56 rows leave no room.
+    __device__ __forceinline__ uint32_t query_descriptor() const {
+        uint32_t all = wgmma_descriptor(queries);
+        return N > 40 || N == 8 ? __shfl_sync(0xffffffffu, all, 0) : all;
+    }
+    // Two words a row of a lane's two rows of eight, from a member of row_words on; and one word a row.
+    __device__ __forceinline__ float4 row_pair(size_t member, int j) const {
+        return shared_f32x4(lane_rows + (uint32_t)(member + j * 4 * sizeof(row_words)));
+    }
+    __device__ __forceinline__ float2 row_word(size_t member, int j) const {
+        return shared_f32x2(lane_rows + (uint32_t)(member + j * 4 * sizeof(row_words)));
+    }
     static __device__ __forceinline__ int thread() { return threadIdx.x % RDK_ATTN_TEAM_THREADS; }
     __device__ __forceinline__ void sync() const {
         asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "n"((int)RDK_ATTN_TEAM_THREADS) : "memory");
@@ -26,39 +41,32 @@ template <int N> struct team_view {
                      : "=r"(all)
                      : "r"((uint32_t)mine), "r"(team + 1), "n"((int)RDK_ATTN_TEAM_THREADS)
                      : "memory");
-        return all;
+        return __any_sync(0xffffffffu, all); // alike in all lanes, which the compiler learns by it
     }
 };
 
-// A lane's two rows of eight, out of a list of the team's.
-__device__ __forceinline__ float2 row_pair(const float *rows, int j) {
-    return shared_f32x2(smem_address(rows) + (j * 8 + threadIdx.x % 4 * 2) * 4);
-}
-
 // Scores to logits in base 2, less the reference of their row. One rounding, masked step or not: a row's bits do not depend on others'.
 template <int N>
-__device__ __forceinline__ void relate_scores(float softcap, const float *factors, const float *references,
-                                              float (&s)[N / 8][4]) {
+__device__ __forceinline__ void relate_scores(float softcap, const team_view<N> &mine, float (&s)[N / 8][4]) {
     if (__builtin_expect(softcap > 0.0f,
                          0)) { // the factor holds 2 log2e / softcap: tanh y = 1 - 2 / (1 + exp 2y)
 #pragma unroll
         for (int j = 0; j < N / 8; j++) {
-            const float2 factor = row_pair(factors, j), reference = row_pair(references, j);
+            const float4 its = mine.row_pair(offsetof(row_words, factor), j); // two factors, two references
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                float y = power_of_two(s[j][i] * (i % 2 ? factor.y : factor.x));
+                float y = power_of_two(s[j][i] * (i % 2 ? its.y : its.x));
                 s[j][i] = softcap * 1.4426950408889634f * (1.0f - __fdividef(2.0f, 1.0f + y)) -
-                          (i % 2 ? reference.y : reference.x);
+                          (i % 2 ? its.w : its.z);
             }
         }
         return;
     }
 #pragma unroll
     for (int j = 0; j < N / 8; j++) {
-        const float2 factor = row_pair(factors, j), reference = row_pair(references, j);
+        const float4 its = mine.row_pair(offsetof(row_words, factor), j); // two factors, two references
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            s[j][i] = fmaf(s[j][i], i % 2 ? factor.y : factor.x, i % 2 ? -reference.y : -reference.x);
+        for (int i = 0; i < 4; i++) s[j][i] = fmaf(s[j][i], i % 2 ? its.y : its.x, i % 2 ? -its.w : -its.z);
     }
 }
 
@@ -79,11 +87,11 @@ __device__ __forceinline__ void mask_scores(const int32_t *positions, int32_t ke
 
 // Does one of a lane's logits stand above its row's limit?
 template <int N>
-__device__ __forceinline__ bool limit_is_passed(const float *limits, const float (&s)[N / 8][4]) {
+__device__ __forceinline__ bool limit_is_passed(const team_view<N> &mine, const float (&s)[N / 8][4]) {
     bool passed = false;
 #pragma unroll
     for (int j = 0; j < N / 8; j++) {
-        const float2 limit = row_pair(limits, j);
+        const float2 limit = mine.row_word(offsetof(row_words, limit), j);
         passed |= fmaxf(s[j][0], s[j][2]) > limit.x;
         passed |= fmaxf(s[j][1], s[j][3]) > limit.y;
     }
@@ -108,46 +116,45 @@ __device__ __forceinline__ void raise_references(const team_view<N> &mine, float
     mine.sync();
     if (at < N) {
         const float4 tops = *reinterpret_cast<const float4 *>(mine.table->top[at]);
-        float top = fmaxf(fmaxf(tops.x, tops.y), fmaxf(tops.z, tops.w)), limit = mine.table->limit[at];
+        row_words &row = mine.table->pair[at / 2];
+        float top = fmaxf(fmaxf(tops.x, tops.y), fmaxf(tops.z, tops.w)), limit = row.limit[at % 2];
         bool raised = top > limit;
-        mine.table->rise[at] = raised ? top : 0.0f;
-        mine.table->keep[at] = !raised ? 1.0f : limit == -INFINITY ? 0.0f : power_of_two(-top);
-        if (raised) mine.table->reference[at] += top, mine.table->limit[at] = RDK_ATTN_HEADROOM;
+        row.rise[at % 2] = raised ? top : 0.0f;
+        row.keep[at % 2] = !raised ? 1.0f : limit == -INFINITY ? 0.0f : power_of_two(-top);
+        if (raised) row.reference[at % 2] += top, row.limit[at % 2] = RDK_ATTN_HEADROOM;
     }
     mine.sync();
 #pragma unroll
     for (int j = 0; j < N / 8; j++) {
-        const float2 rise = row_pair(mine.table->rise, j), keep = row_pair(mine.table->keep, j);
-        sums[j][0] *= keep.x, sums[j][1] *= keep.y;
+        const float4 its = mine.row_pair(offsetof(row_words, rise), j); // two rises, two shares to keep
+        sums[j][0] *= its.z, sums[j][1] *= its.w;
 #pragma unroll
-        for (int i = 0; i < 4; i++) s[j][i] -= i % 2 ? rise.y : rise.x;
+        for (int i = 0; i < 4; i++) s[j][i] -= i % 2 ? its.y : its.x;
 #pragma unroll
         for (int t = 0; t < TILES; t++)
 #pragma unroll
-            for (int i = 0; i < 4; i++) o[t][j][i] *= i % 2 ? keep.y : keep.x;
+            for (int i = 0; i < 4; i++) o[t][j][i] *= i % 2 ? its.w : its.z;
     }
 }
 
-// Logits become weights; each lane sums its own.
-template <int N> __device__ __forceinline__ void soften(float (&s)[N / 8][4], float (&sums)[N / 8][2]) {
-#pragma unroll
-    for (int j = 0; j < N / 8; j++) {
-#pragma unroll
-        for (int i = 0; i < 4; i++) s[j][i] = power_of_two(s[j][i]);
-        sums[j][0] += s[j][0] + s[j][2], sums[j][1] += s[j][1] + s[j][3];
-    }
-}
-
-// Weights as 16-bit rows of 64 keys under the swizzle: what lies key by key in the lanes is stored transposed.
-template <int N, bool FP8>
-__device__ __forceinline__ void store_weights(unsigned char *weights, const float (&s)[N / 8][4]) {
+// Logits become weights: 16-bit rows of 64 keys under the swizzle (what lies key by key in the lanes is stored transposed), and each
+// lane's sums of its own, in addition to what stands there or in its place. The logits stay as they are.
+template <int N, bool FP8, bool ADD>
+__device__ __forceinline__ void soften(unsigned char *weights, const float (&s)[N / 8][4],
+                                       float (&sums)[N / 8][2]) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, row = lane % 8, half = lane / 8 % 2;
     uint32_t at = smem_address(weights) + row * 128 + ((warp * 2 + half) ^ row) * 16;
 #pragma unroll
-    for (int j = 0; j < N / 8; j++)
+    for (int j = 0; j < N / 8; j++) {
+        float p[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) p[i] = power_of_two(s[j][i]);
+        sums[j][0] = (ADD ? sums[j][0] : 0.0f) + (p[0] + p[2]),
+        sums[j][1] = (ADD ? sums[j][1] : 0.0f) + (p[1] + p[3]);
         asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(at + j * 1024),
-                     "r"(pack_weights<FP8>(s[j][0], s[j][1])), "r"(pack_weights<FP8>(s[j][2], s[j][3]))
+                     "r"(pack_weights<FP8>(p[0], p[1])), "r"(pack_weights<FP8>(p[2], p[3]))
                      : "memory");
+    }
 }
 
 template <int TILES, int N> __device__ __forceinline__ void pin(float (&o)[TILES][N][4]) {
@@ -174,7 +181,7 @@ __device__ __forceinline__ void store_averages(const team_view<N> &mine, void *s
     int64_t first = at + row * head_dim + dim + (FP8 ? lane / 4 * 2 : lane / 4);
 #pragma unroll
     for (int j = 0; j < N / 8; j++) {
-        const float2 scale = row_pair(mine.table->scale, j);
+        const float2 scale = mine.row_word(offsetof(row_words, scale), j);
 #pragma unroll
         for (int e = 0; e < 2; e++) {
             float by = e ? scale.y : scale.x;
@@ -217,8 +224,9 @@ store_partial(const rdk_attn_sm90a_args &args, const chunk_record &w, int32_t fi
     if (at < N) {
         const float4 parts = *reinterpret_cast<const float4 *>(mine.table->top[at]);
         float total = (parts.x + parts.y) + (parts.z + parts.w);
-        mine.table->scale[at] = total == 0.0f ? 0.0f : __fdividef(1.0f, total);
-        float reference = mine.table->limit[at] == -INFINITY ? -INFINITY : mine.table->reference[at];
+        row_words &row = mine.table->pair[at / 2];
+        row.scale[at % 2] = total == 0.0f ? 0.0f : __fdividef(1.0f, total);
+        float reference = row.limit[at % 2] == -INFINITY ? -INFINITY : row.reference[at % 2];
         if (first + at < count)
             *reinterpret_cast<float2 *>(args.tops + (place + at) * 2) = make_float2(reference, total);
     }
@@ -236,6 +244,7 @@ __device__ __forceinline__ void slot_done(uint64_t *empty, int32_t slot) {
 struct chunk_walk {
     ring_place keys, values;
     int32_t end, seen, seen_count;
+    int32_t odd; // whose turn it is of two sets of weights
 };
 
 // One step: scores become weights, the next step's scores are asked for, values are summed.
@@ -247,8 +256,12 @@ __device__ __forceinline__ void attend_step(const rdk_attn_sm90a_args &args, con
     using shape = attn_shape<DIMS, N, FP8>;
     int32_t slot = rings.keys + walk.values.slot;
     bool whole = (uint32_t)(step - walk.seen) < (uint32_t)walk.seen_count;
-    uint32_t weights = wgmma_descriptor(mine.weights), slots = wgmma_descriptor(rings.slots);
-    relate_scores<N>(args.softcap, mine.table->factor, mine.table->reference, s);
+    constexpr bool one_barrier = rdk_attn_weight_sets(N) == 2;
+    unsigned char *its_weights = mine.weights;
+    if constexpr (one_barrier) its_weights += walk.odd * N * 128, walk.odd ^= 1;
+    uint32_t weights = wgmma_descriptor(its_weights), slots = wgmma_descriptor(rings.slots);
+    uint32_t queries = mine.query_descriptor();
+    relate_scores<N>(args.softcap, mine, s);
     if (__builtin_expect(!whole, 0)) {
         int32_t first = step * RDK_ATTN_STEP_KEYS, left = w.kv_len - first;
         mask_scores<N>(mine.table->position, first + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4,
@@ -258,10 +271,14 @@ __device__ __forceinline__ void attend_step(const rdk_attn_sm90a_args &args, con
             clear_values<DIMS, FP8>(rings.slots + slot * shape::slot_bytes, left);
         }
     }
-    if (__builtin_expect(mine.any(limit_is_passed<N>(mine.table->limit, s)), 0))
-        raise_references<DIMS / 64, N>(mine, s, sums, o);
-    soften<N>(s, sums);
-    store_weights<N, FP8>(mine.weights, s);
+    bool passed = limit_is_passed<N>(mine, s);
+    float part[N / 8][2];
+    if constexpr (one_barrier)
+        soften<N, FP8, false>(its_weights, s, part);
+    else {
+        if (__builtin_expect(mine.any(passed), 0)) raise_references<DIMS / 64, N>(mine, s, sums, o);
+        soften<N, FP8, true>(its_weights, s, sums);
+    }
     // The first values are read ahead of the next scores, whose products read shared memory too.
     barrier_wait(rings.full + slot, walk.values.turn);
     uint32_t from =
@@ -269,13 +286,22 @@ __device__ __forceinline__ void attend_step(const rdk_attn_sm90a_args &args, con
     value_batch<DIMS, N> values;
     if constexpr (FP8) values.load(from, 0);
     fence_async();
-    mine.sync();
+    if constexpr (one_barrier) { // the weights were made as if no limit were passed
+        if (__builtin_expect(mine.any(passed), 0)) {
+            raise_references<DIMS / 64, N>(mine, s, sums, o);
+            soften<N, FP8, false>(its_weights, s, part);
+            fence_async();
+            mine.sync();
+        }
+#pragma unroll
+        for (int j = 0; j < N / 8; j++) sums[j][0] += part[j][0], sums[j][1] += part[j][1];
+    } else
+        mine.sync();
     int32_t keys = walk.keys.slot;
     bool more = step + 1 < walk.end;
     if (more) {
         barrier_wait(rings.full + keys, walk.keys.turn);
-        start_scores<DIMS, N, FP8>(slots + keys * (shape::slot_bytes / 16), wgmma_descriptor(mine.queries),
-                                   s);
+        start_scores<DIMS, N, FP8>(slots + keys * (shape::slot_bytes / 16), queries, s);
         walk.keys.advance(rings.keys);
     }
     if constexpr (FP8) {
@@ -300,16 +326,18 @@ __device__ __forceinline__ void attend_step(const rdk_attn_sm90a_args &args, con
 template <int DIMS, int N, bool FP8>
 __device__ __forceinline__ void attend(const rdk_attn_sm90a_args &args, const team_view<N> &mine,
                                        const cache_rings &rings, chunk_ring *chunks) {
-    ring_place record = {0, 0};
+    uint32_t taken = 0; // chunks
     chunk_walk walk = {};
     wait_dependencies();
     while (true) {
-        barrier_wait(chunks->full + record.slot, record.turn);
+        barrier_wait(chunks->full + taken % RDK_ATTN_RECORDS, taken / RDK_ATTN_RECORDS % 2);
         const chunk_record &w =
-            chunks->record[record.slot]; // read anew where it is needed: registers are short
+            chunks->record[taken % RDK_ATTN_RECORDS]; // read anew where it is needed: registers are short
         if (w.begin == w.end) return;
-        if (mine.thread() < N)
-            mine.table->reference[mine.thread()] = 0.0f, mine.table->limit[mine.thread()] = -INFINITY;
+        if (mine.thread() < N) {
+            row_words &row = mine.table->pair[mine.thread() / 2];
+            row.reference[mine.thread() % 2] = 0.0f, row.limit[mine.thread() % 2] = -INFINITY;
+        }
         if (!w.same_rows) {
             if (args.q_vector)
                 load_queries<DIMS, N, FP8, true>(args, w, w.row_block * N, mine.queries, mine.table);
@@ -337,7 +365,7 @@ __device__ __forceinline__ void attend(const rdk_attn_sm90a_args &args, const te
         pin(o);
         start_scores<DIMS, N, FP8>(wgmma_descriptor(rings.slots) +
                                        walk.keys.slot * (rdk_attn_slot_bytes(DIMS, FP8) / 16),
-                                   wgmma_descriptor(mine.queries), s);
+                                   mine.query_descriptor(), s);
         wgmma_wait<0>();
         pin(s);
         slot_done(rings.empty, walk.keys.slot);
@@ -345,8 +373,7 @@ __device__ __forceinline__ void attend(const rdk_attn_sm90a_args &args, const te
         do attend_step<DIMS, N, FP8>(args, mine, rings, walk, w, step, s, sums, o);
         while (++step < walk.end);
         store_partial<DIMS, N, FP8>(args, w, w.row_block * N, mine, sums, o);
-        slot_done(chunks->empty, record.slot);
-        record.advance(RDK_ATTN_RECORDS);
+        slot_done(chunks->empty, taken++ % RDK_ATTN_RECORDS);
     }
 }
 
@@ -358,18 +385,21 @@ template <int DIMS, int N, bool FP8> struct team_layout {
     static_assert(sizeof(chunk_ring) <= RDK_ATTN_RECORD_BYTES, "room of the chunks");
     cache_rings rings;
     chunk_ring *chunks;
+    int32_t *taken; // chunks of the block that its teams have
     team_view<N> view;
 
     __device__ __forceinline__ team_layout(const rdk_attn_sm90a_args &args, int team) {
         extern __shared__ __align__(1024) unsigned char shared_bytes[];
         int slots = args.key_slots + args.value_slots, ring_bytes = slots * rdk_attn_slot_bytes(DIMS, FP8);
         unsigned char *own = shared_bytes + args.teams * ring_bytes + team * operand_bytes;
-        unsigned char *rest = shared_bytes + args.teams * (ring_bytes + operand_bytes) +
-                              team * (rdk_attn_table_bytes(N) + RDK_ATTN_RECORD_BYTES + slots * 16);
+        unsigned char *all = shared_bytes + args.teams * (ring_bytes + operand_bytes);
+        unsigned char *rest = all + team * (rdk_attn_table_bytes(N) + RDK_ATTN_RECORD_BYTES + slots * 16);
+        taken = &reinterpret_cast<chunk_ring *>(all + rdk_attn_table_bytes(N))->taken;
         chunks = reinterpret_cast<chunk_ring *>(rest + rdk_attn_table_bytes(N));
         uint64_t *full = reinterpret_cast<uint64_t *>(chunks + 1);
         rings = {shared_bytes + team * ring_bytes, full, full + slots, args.key_slots, args.value_slots};
-        view = {own, own + rdk_attn_query_bytes(DIMS, N), reinterpret_cast<row_table<N> *>(rest), team};
+        view = {own, own + rdk_attn_query_bytes(DIMS, N), reinterpret_cast<row_table<N> *>(rest), team,
+                kept(smem_address(rest) + threadIdx.x % 4 * (uint32_t)sizeof(row_words))};
     }
 };
 
@@ -383,14 +413,15 @@ template <int DIMS, int N, bool FP8> __device__ __forceinline__ void decode(cons
             barrier_init(its.rings.full + i, 1), barrier_init(its.rings.empty + i, 4);
         for (int32_t i = 0; i < RDK_ATTN_RECORDS; i++)
             barrier_init(its.chunks->full + i, 1), barrier_init(its.chunks->empty + i, 4);
+        if (warp == 0) *its.taken = args.teams;
         barrier_init_fence();
     }
     __syncthreads();
     if (warp < 4) { // addresses are made anew in each role: what lives across its beginning is held in memory
-        registers_give<64>();
+        registers_give<rdk_attn_loader_registers(DIMS, N)>();
         int team = kept(warp);
         const layout its(args, team);
-        if (team < args.teams) stream_cache(args, team, its.rings, its.chunks);
+        if (team < args.teams) stream_cache(args, team, its.rings, its.chunks, its.taken);
     } else {
         registers_take<rdk_attn_registers(DIMS, N)>();
         int team = kept(warp / 4 - 1);

@@ -126,6 +126,9 @@ struct chunk_record {
 struct chunk_ring {
     chunk_record record[RDK_ATTN_RECORDS];
     uint64_t full[RDK_ATTN_RECORDS], empty[RDK_ATTN_RECORDS];
+    attn_share share; // the block's chunks
+    int32_t taken;    // of them, by all teams: counted in the first team's ring
+    int32_t padding[3];
 };
 __device__ __forceinline__ void announce(chunk_ring *ring, ring_place &place, const attn_work &w, bool some,
                                          bool same_rows) {
@@ -161,64 +164,79 @@ __device__ __forceinline__ void load_matrix(const rdk_attn_sm90a_args &args, con
     place.advance(matrix ? rings.values : rings.keys);
 }
 
-// A loading warp. First pass: before the kernels ahead are complete, the first steps of the share are asked for, a hint alone (the
-// map keeps every address inside the cache). What those kernels may still write, lengths and pages too, is read again after them.
+// A loading warp. Before the kernels ahead are complete it finds its chunks and asks for the first steps, a hint alone (the map keeps
+// every address inside the cache). What those kernels may still write, lengths and pages, is read again after them; the cut of the
+// work stands where no length has changed. taken: chunks of the block that its teams have; each begins with its own.
 __device__ __forceinline__ void stream_cache(const rdk_attn_sm90a_args &args, int team,
-                                             const cache_rings &rings, chunk_ring *chunks) {
+                                             const cache_rings &rings, chunk_ring *chunks, int32_t *taken) {
     int32_t lane = threadIdx.x % 32, boxes = RDK_ATTN_STEP_KEYS / args.box_tokens;
     ring_place keys = {0, 1}, values = {0, 1}, record = {0, 1}; // the first turn finds every slot free
     page_window pages = {-1, 0, 0};
     lane_box box;
     attn_work w = {};
-    int32_t seq = -1, kv_head = 0, row_block = 0; // announced last
     attn_sequence mine = open_sequence(args, lane);
+    bool some;
 #pragma unroll 1
-    for (int pass = 0; pass < 2; pass++) {
-        bool some = first_work(args, blockIdx.x * args.teams + team, gridDim.x * args.teams, mine, w);
+    for (int pass = 0;; pass++) {
+        cut_lines(args, mine, &chunks->share);
+        some = first_work(args, &chunks->share, RDK_ATTN_SIZES - 1, mine, w);
 #pragma unroll 1
-        for (; some; some = next_work(args, w)) {
-            if (w.at < 0) continue; // the share before this one has it
-            if (pass) {
-                announce(chunks, record, w, true,
-                         w.s.seq == seq && w.kv_head == kv_head && w.row_block == row_block);
-                seq = w.s.seq, kv_head = w.kv_head, row_block = w.row_block;
-            }
-            int32_t end = pass ? w.end : min(w.end, w.begin + args.prefetch_steps);
-#pragma unroll 1
-            for (int32_t step = w.begin; step < end; step++) {
-                look_at_boxes(args, w, step * boxes, boxes, pages);
-                box.find(args, w, pages, step * boxes);
-                if (pass) {
-                    load_matrix(args, w, pages, box, step, 0, rings, keys);
-                    load_matrix(args, w, pages, box, step, 1, rings, values);
-                } else if (args.use_maps)
-                    for (int matrix = 0; matrix < 2; matrix++) box.prefetch(args, matrix, w.kv_head);
-            }
-            if (!pass) break;
-        }
+        for (int i = 0; some && i < team; i++) some = next_work(args, &chunks->share, mine, w);
         if (pass) break;
+        int32_t end = some && args.use_maps ? min(w.end, w.begin + args.prefetch_steps) : w.begin;
+#pragma unroll 1
+        for (int32_t step = w.begin; step < end; step++) {
+            look_at_boxes(args, w, step * boxes, boxes, pages);
+            box.find(args, w, pages, step * boxes);
+            for (int matrix = 0; matrix < 2; matrix++) box.prefetch(args, matrix, w.kv_head);
+        }
         wait_dependencies();
         pages.seq = -1;
         if (some)
             look_at_boxes(args, w, w.begin * boxes, boxes, pages); // on its way together with the lengths
-        mine = open_sequence(args, lane);
+        const attn_sequence now = open_sequence(args, lane);
+        bool kept_length =
+            now.q_begin == mine.q_begin && now.q_len == mine.q_len && now.kv_len == mine.kv_len;
+        if (__all_sync(0xffffffffu, kept_length && args.seqs <= 32)) break;
+        mine = now;
+        pages.seq = -1;
+    }
+    int32_t seq = -1, kv_head = 0, row_block = 0, at = team,
+            ticket = team; // announced last; of the block's chunks: this, the next
+#pragma unroll 1
+    for (; some; some = next_work(args, &chunks->share, mine, w)) {
+        if (at++ < ticket) continue; // another team has it
+        announce(chunks, record, w, true, w.s.seq == seq && w.kv_head == kv_head && w.row_block == row_block);
+        seq = w.s.seq, kv_head = w.kv_head, row_block = w.row_block;
+#pragma unroll 1
+        for (int32_t step = w.begin; step < w.end; step++) {
+            look_at_boxes(args, w, step * boxes, boxes, pages);
+            box.find(args, w, pages, step * boxes);
+            load_matrix(args, w, pages, box, step, 0, rings, keys);
+            load_matrix(args, w, pages, box, step, 1, rings, values);
+        }
+        if (lane == 0) ticket = atomicAdd(taken, 1);
+        ticket = __shfl_sync(0xffffffffu, ticket, 0);
     }
     announce(chunks, record, w, false, false);
 }
 
 // ---- the queries --------------------------------------------------------------------------------------------------------
-// What a team knows of each of its rows, in shared memory.
+// What a team knows of two neighbouring rows, which a lane reads together.
+struct row_words {
+    float factor[2]; // of a score: exponent taken off the query, scales of the call and of the keys
+    // What weights are relative to, and what a logit less that may reach before it is raised: a largest logit of the past and a
+    // headroom, which spare most steps the search; 0 and -inf until the row sees a key.
+    float reference[2], rise[2], keep[2], limit[2]; // rise, keep: of a raise
+    float scale[2];                                 // 1 / sum of weights, at the end of a chunk
+};
+// Of all its rows, in shared memory.
 template <int N> struct row_table {
+    row_words pair[N / 2];
     float top
         [N]
         [4]; // of each warp's keys of a step, less the reference; at the end of a chunk the sums of their weights
-    float factor[N];     // of a score: exponent taken off the query, scales of the call and of the keys
     int32_t position[N]; // the last key that the row sees
-    // What weights are relative to, and what a logit less that may reach before it is raised: a largest logit of the past and a
-    // headroom, which spare most steps the search; 0 and -inf until the row sees a key.
-    float reference[N], limit[N];
-    float rise[N], keep[N]; // of a raise
-    float scale[N];         // 1 / sum of weights, at the end of a chunk
 };
 
 // Eight neighbouring dims of a row of queries.
@@ -252,75 +270,83 @@ template <int DIMS, int N> struct query_shape {
         turns * shares <= 7 ? turns : turns / 2; // turns whose loads are on their way together
 };
 
-// Four e4m3 codes next to four numbers, and what they leave of them.
-__device__ __forceinline__ uint32_t nearest_codes(float (&x)[4]) {
-    uint32_t codes = __nv_cvt_float2_to_fp8x2(make_float2(x[0], x[1]), __NV_SATFINITE, __NV_E4M3) |
-                     (uint32_t)__nv_cvt_float2_to_fp8x2(make_float2(x[2], x[3]), __NV_SATFINITE, __NV_E4M3)
-                         << 16;
-    uint32_t half[2];
-    widen_codes(codes, half[0], half[1]);
+// Eight numbers scaled by a power of two as e4m3 codes, and the codes of what those leave of them. f16 holds either exactly
+// where e4m3 tells them from zero, but for the last bits of fp32 queries.
+__device__ __forceinline__ void narrow_twice(const float (&x)[8], float down, uint2 &codes, uint2 &rest) {
+    uint32_t pair[2][4];
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
-        const float2 wide = __half22float2(*reinterpret_cast<const __half2 *>(half + i));
-        x[i * 2] -= wide.x, x[i * 2 + 1] -= wide.y;
-    }
-    return codes;
+    for (int i = 0; i < 4; i++)
+        asm("{\n\t.reg .b16 c, r;\n\t.reg .b32 h, w;\n\tcvt.rn.f16x2.f32 h, %3, "
+            "%2;\n\tcvt.rn.satfinite.e4m3x2.f16x2 c, h;\n\t"
+            "cvt.rn.f16x2.e4m3x2 w, c;\n\tsub.rn.f16x2 h, h, w;\n\tcvt.rn.satfinite.e4m3x2.f16x2 r, h;\n\t"
+            "cvt.u32.u16 %0, c;\n\tcvt.u32.u16 %1, r;\n\t}"
+            : "=r"(pair[0][i]), "=r"(pair[1][i])
+            : "f"(x[i * 2] * down), "f"(x[i * 2 + 1] * down));
+    codes =
+        make_uint2(__byte_perm(pair[0][0], pair[0][1], 0x5410), __byte_perm(pair[0][2], pair[0][3], 0x5410));
+    rest =
+        make_uint2(__byte_perm(pair[1][0], pair[1][1], 0x5410), __byte_perm(pair[1][2], pair[1][3], 0x5410));
 }
 
-// Stores a lane's share of a row scaled by a power of two, so that the row's largest magnitude lies in [128, 256) in the middle of
-// what e4m3 holds; e4m3 caches take two codes a number, the second ones N rows on. Returns the power, which goes back into the
-// scores. A row that is not finite becomes NaN.
-template <int DIMS, int N, bool FP8>
-__device__ __forceinline__ float store_query(int32_t row, const float (&x)[query_shape<DIMS, N>::shares][8],
-                                             unsigned char *queries) {
+// Stores a lane's shares of COUNT rows (`row` and every query_shape::rows after it), each scaled by a power of two, so that the row's
+// largest magnitude lies in [128, 256) in the middle of what e4m3 holds; e4m3 caches take two codes a number, the second ones N rows on.
+// powers: what goes back into the scores. A row that is not finite becomes NaN.
+template <int DIMS, int N, bool FP8, int COUNT>
+__device__ __forceinline__ void store_queries(int32_t row,
+                                              const float (&x)[COUNT][query_shape<DIMS, N>::shares][8],
+                                              unsigned char *queries, float (&powers)[COUNT]) {
     using shape = query_shape<DIMS, N>;
-    float top = 0.0f;
+    uint32_t tops[(COUNT + 1) / 2] = {}; // upper halves of the largest magnitudes, two rows a word
 #pragma unroll
-    for (int i = 0; i < shape::shares * 8; i++) top = fmaxf(top, fabsf(x[i / 8][i % 8]));
+    for (int i = 0; i < COUNT; i++) {
+        float top = 0.0f;
+#pragma unroll
+        for (int k = 0; k < shape::shares * 8; k++) top = fmaxf(top, fabsf(x[i][k / 8][k % 8]));
+        tops[i / 2] |= i % 2 ? __float_as_uint(top) & 0xffff0000u : __float_as_uint(top) >> 16;
+    }
 #pragma unroll
     for (int step = shape::lanes / 2; step; step /= 2)
-        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, step));
-    int exponent = (int)(__float_as_uint(top) >> 23) - 127 - 7;
-    bool finite = exponent < 128 - 7;
-    exponent = min(max(exponent, -100), 100); // of zeros and subnormals: any factor does
-    float down = __uint_as_float(finite ? (uint32_t)(127 - exponent) << 23 : 0x7fffffffu);
 #pragma unroll
-    for (int i = 0; i < shape::shares; i++) {
-        int32_t d = (i * 32 + threadIdx.x % shape::lanes) * 8, byte = FP8 ? d : d * 2;
-        unsigned char *to = queries + byte / 128 * attn_shape<DIMS, N, FP8>::query_column + row * 128 +
-                            (byte % 128 / 16 ^ row % 8) * 16 + byte % 16;
+        for (int i = 0; i < (COUNT + 1) / 2; i++)
+            tops[i] = __vmaxu2(tops[i], __shfl_xor_sync(0xffffffffu, tops[i], step));
+#pragma unroll
+    for (int i = 0; i < COUNT; i++, row += shape::rows) {
+        int exponent = (int)(tops[i / 2] >> (i % 2 ? 23 : 7) & 0xff) - 127 - 7;
+        bool finite = exponent < 128 - 7;
+        exponent = min(max(exponent, -100), 100); // of zeros and subnormals: any factor does
+        float down = __uint_as_float(finite ? (uint32_t)(127 - exponent) << 23 : 0x7fffffffu);
+        powers[i] = __uint_as_float((uint32_t)(127 + exponent) << 23);
         if (row >= N) continue;
-        if constexpr (FP8) {
-            float low[4] = {x[i][0] * down, x[i][1] * down, x[i][2] * down, x[i][3] * down};
-            float high[4] = {x[i][4] * down, x[i][5] * down, x[i][6] * down, x[i][7] * down};
 #pragma unroll
-            for (int half = 0; half < 2; half++) {
-                uint2 codes;
-                codes.x = nearest_codes(low), codes.y = nearest_codes(high);
-                *reinterpret_cast<uint2 *>(to + half * N * 128) = codes;
-            }
-        } else
-            *reinterpret_cast<uint4 *>(to) = make_uint4(
-                pack_bf16(x[i][0] * down, x[i][1] * down), pack_bf16(x[i][2] * down, x[i][3] * down),
-                pack_bf16(x[i][4] * down, x[i][5] * down), pack_bf16(x[i][6] * down, x[i][7] * down));
+        for (int k = 0; k < shape::shares; k++) {
+            int32_t d = (k * 32 + threadIdx.x % shape::lanes) * 8, byte = FP8 ? d : d * 2;
+            unsigned char *to = queries + byte / 128 * attn_shape<DIMS, N, FP8>::query_column + row * 128 +
+                                (byte % 128 / 16 ^ row % 8) * 16 + byte % 16;
+            const float(&its)[8] = x[i][k];
+            if constexpr (FP8)
+                narrow_twice(its, down, *reinterpret_cast<uint2 *>(to),
+                             *reinterpret_cast<uint2 *>(to + N * 128));
+            else
+                *reinterpret_cast<uint4 *>(to) = make_uint4(
+                    pack_bf16(its[0] * down, its[1] * down), pack_bf16(its[2] * down, its[3] * down),
+                    pack_bf16(its[4] * down, its[5] * down), pack_bf16(its[6] * down, its[7] * down));
+        }
     }
-    return __uint_as_float((uint32_t)(127 + exponent) << 23);
 }
 
-// All queries of a team, rows [first, first + N) of the sequence's head. Rows and dims that are not there read a place that is.
+// All queries of a team, rows [first, first + N) of the sequence's head, on their way at once where they can be read by vectors. Rows and
+// dims that are not there read a place that is.
 template <int DIMS, int N, bool FP8, bool VECTOR>
 __device__ __forceinline__ void load_queries(const rdk_attn_sm90a_args &args, const chunk_record &w,
                                              int32_t first, unsigned char *queries, row_table<N> *rows) {
     using shape = query_shape<DIMS, N>;
     constexpr int at_once = VECTOR ? shape::at_once : 1;
     const float log2e = 1.4426950408889634f;
-    float factor = args.scale * (FP8 && args.k_scale ? __ldcg(args.k_scale + w.kv_head) : 1.0f);
-    factor *= args.softcap > 0.0f ? 2.0f * log2e / args.softcap : log2e;
     int32_t lane = threadIdx.x % shape::lanes, count = w.q_len * args.group;
 #pragma unroll 1
     for (int32_t at = threadIdx.x % RDK_ATTN_TEAM_THREADS / shape::lanes; at < shape::turns * shape::rows;
          at += at_once * shape::rows) {
-        float x[at_once][shape::shares][8];
+        float x[at_once][shape::shares][8], powers[at_once];
 #pragma unroll
         for (int i = 0; i < at_once * shape::shares; i++) {
             int32_t row = min(first + at + i / shape::shares * shape::rows, count - 1),
@@ -331,16 +357,20 @@ __device__ __forceinline__ void load_queries(const rdk_attn_sm90a_args &args, co
                                    (d < args.head_dim ? d : 0),
                                x[i / shape::shares][i % shape::shares]);
         }
+        float factor = args.scale * (FP8 && args.k_scale ? __ldcg(args.k_scale + w.kv_head) : 1.0f);
+        factor *= args.softcap > 0.0f ? 2.0f * log2e / args.softcap : log2e;
+#pragma unroll
+        for (int i = 0; i < at_once; i++)
+#pragma unroll
+            for (int k = 0; k < shape::shares * 8; k++)
+                if (first + at + i * shape::rows >= count || (k / 8 * 32 + lane) * 8 >= args.head_dim)
+                    x[i][k / 8][k % 8] = 0.0f;
+        store_queries<DIMS, N, FP8, at_once>(at, x, queries, powers);
 #pragma unroll
         for (int i = 0; i < at_once; i++) {
             int32_t row = at + i * shape::rows;
-#pragma unroll
-            for (int k = 0; k < shape::shares * 8; k++)
-                if (first + row >= count || (k / 8 * 32 + lane) * 8 >= args.head_dim)
-                    x[i][k / 8][k % 8] = 0.0f;
-            float power = store_query<DIMS, N, FP8>(row, x[i], queries);
             if (lane == 0 && row < N) {
-                rows->factor[row] = power * factor;
+                rows->pair[row / 2].factor[row % 2] = powers[i] * factor;
                 rows->position[row] = w.kv_len - w.q_len + (first + row) / args.group;
             }
         }

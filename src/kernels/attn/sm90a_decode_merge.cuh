@@ -41,6 +41,24 @@ template <int DIMS> struct merged {
     }
 };
 
+// A lane's sums of all groups, in order, under the largest logit of them all.
+template <int DIMS>
+__device__ __forceinline__ merged<DIMS>
+all_groups(const float2 *states, const float (*sums)[RDK_ATTN_MERGE_LANES][DIMS], int32_t lane) {
+    merged<DIMS> sum = {-INFINITY, 0.0f, {}};
+#pragma unroll
+    for (int g = 0; g < RDK_ATTN_MERGE_GROUPS; g++) sum.top = fmaxf(sum.top, states[g].x);
+    float base = sum.top == -INFINITY ? 0.0f : sum.top;
+#pragma unroll
+    for (int g = 0; g < RDK_ATTN_MERGE_GROUPS; g++) {
+        float take = power_of_two(states[g].x - base);
+        sum.weight = fmaf(states[g].y, take, sum.weight);
+#pragma unroll
+        for (int i = 0; i < DIMS; i++) sum.sum[i] = fmaf(sums[g][lane][i], take, sum.sum[i]);
+    }
+    return sum;
+}
+
 // A block takes 128 (e4m3 caches) or 64 neighbouring dims of a row; a group of 16 lanes adds up every sixteenth chunk, and the sixteen
 // sums meet in order. Partial results are asked for before the length is known: they are at hand when it is. CODES: the 128 dims leave
 // as codes and their scale, made by the whole first warp.
@@ -99,7 +117,7 @@ template <bool FP8, bool CODES> __device__ __forceinline__ void merge(const rdk_
     if (lane == 0) states[group] = make_float2(sum.top, sum.weight);
     __syncthreads();
     if (group > CODES || d >= args.head_dim || token >= q_len || row >= args.max_rows) return;
-    for (int g = 1; g < RDK_ATTN_MERGE_GROUPS; g++) sum.add(states[g].x, states[g].y, sums[g][lane], 1.0f);
+    sum = all_groups<dims>(states, sums, lane);
     if (args.sinks) {
         const float none[dims] = {};
         sum.add(args.sinks[head] * 1.4426950408889634f, 1.0f, none, 0.0f);
@@ -112,8 +130,9 @@ template <bool FP8, bool CODES> __device__ __forceinline__ void merge(const rdk_
 #pragma unroll
         for (int i = 0; i < dims; i++) p.e[0].v[i] = sum.sum[i] * scale;
         int32_t of = (head * args.head_dim + d) / RDK_ATTN_CODE_GROUP;
-        quantise(p, {{static_cast<unsigned char *>(args.out) + to,
-                      args.out_scale + place * args.out_scale_stride_token + of * args.out_scale_stride_group}});
+        quantise(p,
+                 {{static_cast<unsigned char *>(args.out) + to,
+                   args.out_scale + place * args.out_scale_stride_token + of * args.out_scale_stride_group}});
     } else {
 #pragma unroll
         for (int i = 0; i < dims; i++) store_element(args.out, to + i, args.out_type, sum.sum[i] * scale);

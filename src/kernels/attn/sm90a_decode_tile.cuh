@@ -83,7 +83,9 @@ template <int COUNT> __device__ __forceinline__ void pin_operands(uint32_t (&a)[
 // dims of a tile are neighbours, so that pairs of keys are put side by side by one byte permutation.
 template <int DIMS, int N> struct value_batch {
     using shape = attn_shape<DIMS, N, true>;
-    static constexpr int tiles = N == 24 && (DIMS == 128 || DIMS == 256) ? 2 : 1; // of a batch: registers
+    static constexpr int tiles = (N == 24 && (DIMS == 128 || DIMS == 256)) || (N == 40 && DIMS == 128)
+                                     ? 2
+                                     : 1; // of a batch: registers
     static constexpr int parts = shape::tiles / tiles, batches = 2 * parts;
     uint32_t word[tiles][4]; // two neighbouring dims of keys 8 m + 2 (lane % 4) and the next
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which chunks a block attends. All work of a call forms one line: sequences, KV heads, chunks (the longest, which lie last,
-// first), blocks of rows; its unit is a step of 64 keys. A block takes the chunks that begin in its equal share of the line.
+// Which chunks a block attends. The chunks of each size of a call form a line: sequences, KV heads, chunks (the last ones first),
+// blocks of rows. The blocks cut the lines among themselves, long chunks first, each line by what room the longer ones left a block:
+// so no block ends with a long chunk too many, and each has its part of the short ones, which cost more than their keys. The
+// teams of a block take its chunks in turn, each the next one that is left.
 // Lengths are read here, on the device. Where a chunk is computed changes no bit of it.
 #ifndef RDK_ATTN_SM90A_DECODE_WORK_CUH
 #define RDK_ATTN_SM90A_DECODE_WORK_CUH
@@ -20,56 +22,116 @@ __device__ __forceinline__ attn_sequence open_sequence(const rdk_attn_sm90a_args
     s.kv_len = max(min(__ldcg(args.kv_lens + seq), args.max_blocks * args.block_tokens), 0);
     s.q_len = max(min(s.q_len, args.max_rows / args.group), 0);
     s.high = s.q_len > 0 ? (s.kv_len + RDK_ATTN_STEP_KEYS - 1) / RDK_ATTN_STEP_KEYS : 0;
-    if (args.window > 0) s.low = min(max(s.kv_len - s.q_len - args.window + 1, 0) / RDK_ATTN_STEP_KEYS, s.high);
+    if (args.window > 0)
+        s.low = min(max(s.kv_len - s.q_len - args.window + 1, 0) / RDK_ATTN_STEP_KEYS, s.high);
     return s;
 }
 
-struct attn_work {
-    attn_sequence s;
-    int32_t size; // of the chunk: 0 to RDK_ATTN_SIZES - 1
-    int32_t kv_head, row_block, chunk;
-    int32_t begin, end; // steps of the chunk
-    int32_t at, last;   // where the chunk begins on the line, from the share's begin; where the share ends
+// What chunks of one size hold of a head: steps [low, high) and `count` chunks, of which `top` is the last.
+struct size_span {
+    int32_t low, high, top, count;
+    __device__ __forceinline__ size_span(const attn_sequence &s, int32_t size) {
+        low = max(rdk_attn_size_begin(size) / RDK_ATTN_STEP_KEYS, s.low);
+        high = min(rdk_attn_size_begin(size + 1) / RDK_ATTN_STEP_KEYS, s.high);
+        top = rdk_attn_chunk_count(high * RDK_ATTN_STEP_KEYS) - 1;
+        count = high <= low ? 0 : top + 1 - (rdk_attn_chunk_count(low * RDK_ATTN_STEP_KEYS + 1) - 1);
+    }
 };
 
-__device__ __forceinline__ int32_t line_units(const rdk_attn_sm90a_args &args, const attn_sequence &s) {
-    return (s.high - s.low) * args.kv_heads * args.row_blocks;
-}
-// The steps of the sequence that chunks of w's size hold: [size_low, size_high).
-__device__ __forceinline__ int32_t size_low(const attn_work &w) {
-    return max(rdk_attn_size_begin(w.size) / RDK_ATTN_STEP_KEYS, w.s.low);
-}
-__device__ __forceinline__ int32_t size_high(const attn_work &w) {
-    return min(rdk_attn_size_begin(w.size + 1) / RDK_ATTN_STEP_KEYS, w.s.high);
-}
-__device__ __forceinline__ void open_chunk(attn_work &w, int32_t chunk) {
-    w.chunk = chunk;
-    w.begin = max(rdk_attn_chunk_begin(chunk) / RDK_ATTN_STEP_KEYS, w.s.low);
-    w.end = min(rdk_attn_chunk_begin(chunk + 1) / RDK_ATTN_STEP_KEYS, w.s.high);
+// What a chunk costs: its steps and what its start and end take, in quarters of a step.
+enum { RDK_ATTN_COST_STEP = 4 };
+
+// The chunks of each size that are a block's: `count` of them from place `first` of the line of that size.
+struct attn_share {
+    int32_t first[RDK_ATTN_SIZES], count[RDK_ATTN_SIZES];
+};
+
+struct attn_work {
+    attn_sequence s;
+    int32_t size, left; // of the chunk; of the block's chunks of that size, this one among them
+    int32_t kv_head, row_block, chunk;
+    int32_t begin, end; // steps of the chunk
+};
+
+__device__ __forceinline__ int32_t warp_running_sum(int32_t x) { // of the lanes up to this one
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+        int32_t other = __shfl_up_sync(0xffffffffu, x, step);
+        if (threadIdx.x % 32 >= step) x += other;
+    }
+    return x;
 }
 
-// The chunk after w's on the line; false when it is another team's.
-__device__ __forceinline__ bool next_work(const rdk_attn_sm90a_args &args, attn_work &w) {
-    w.at += w.end - w.begin;
-    if (w.at >= w.last) return false;
-    if (++w.row_block < args.row_blocks) return true;
-    w.row_block = 0;
-    if (w.begin > size_low(w)) {
-        open_chunk(w, w.chunk - 1);
-        return true;
+// Cuts the line of one size among the blocks by what is left of their even share; loads: of the lane's blocks so far.
+__device__ __forceinline__ void cut_size(int32_t chunks, int32_t cost, int32_t even, bool first,
+                                         int32_t (&loads)[RDK_ATTN_LANE_BLOCKS], attn_share *share,
+                                         int32_t size) {
+    int32_t lane = threadIdx.x % 32, blocks = gridDim.x, block = lane * RDK_ATTN_LANE_BLOCKS;
+    int32_t room[RDK_ATTN_LANE_BLOCKS], own = 0, at = 0, all = 0;
+    if (!first) {
+#pragma unroll
+        for (int i = 0; i < RDK_ATTN_LANE_BLOCKS; i++) {
+            int32_t left = max(even - loads[i], 0);
+            room[i] = block + i < blocks && 2 * left >= cost ? left : 0;
+            own += room[i];
+        }
+        at = warp_running_sum(own), all = __shfl_sync(0xffffffffu, at, 31);
+        at -= own;
     }
-    if (++w.kv_head == args.kv_heads) {
-        w.kv_head = 0;
-        do {
-            if (--w.size < 0) {
-                do w.s = open_sequence(args, w.s.seq + 1);
-                while (w.s.high <= w.s.low && w.s.seq < args.seqs);
-                w.size = RDK_ATTN_SIZES - 1;
-            }
-        } while (size_high(w) <= size_low(w) && w.s.seq < args.seqs);
+    if (all == 0) { // all blocks are alike, or none has room for one
+        at = block, all = blocks;
+#pragma unroll
+        for (int i = 0; i < RDK_ATTN_LANE_BLOCKS; i++) room[i] = 1;
     }
-    open_chunk(w, rdk_attn_chunk_count(size_high(w) * RDK_ATTN_STEP_KEYS) - 1);
-    return true;
+    float scale = __fdividef((float)chunks, (float)all);
+    auto place = [&](int32_t room_before) {
+        return room_before >= all ? chunks : min((int32_t)fmaf((float)room_before, scale, 0.5f), chunks);
+    };
+    int32_t from = place(at);
+#pragma unroll
+    for (int i = 0; i < RDK_ATTN_LANE_BLOCKS; i++) {
+        at += room[i];
+        int32_t to = place(at);
+        loads[i] += (to - from) * cost;
+        if (block + i == (int32_t)blockIdx.x) share->first[size] = from, share->count[size] = to - from;
+        from = to;
+    }
+    __syncwarp();
+}
+
+// The block's share of all lines, by a whole warp. mine: open_sequence(lane).
+__device__ __forceinline__ void cut_lines(const rdk_attn_sm90a_args &args, const attn_sequence &mine,
+                                          attn_share *share) {
+    int32_t heads = args.kv_heads * args.row_blocks, even = 0, chunks[RDK_ATTN_SIZES] = {},
+            costs[RDK_ATTN_SIZES] = {};
+#pragma unroll 1
+    for (int32_t base = 0; base < args.seqs; base += 32) {
+        const attn_sequence s = base ? open_sequence(args, base + threadIdx.x % 32) : mine;
+#pragma unroll
+        for (int size = 0; size < RDK_ATTN_SIZES; size++) {
+            const size_span span(s, size);
+            chunks[size] += span.count, costs[size] += max(span.high - span.low, 0) * RDK_ATTN_COST_STEP;
+        }
+    }
+#pragma unroll
+    for (int size = 0; size < RDK_ATTN_SIZES; size++) {
+        chunks[size] = __reduce_add_sync(0xffffffffu, chunks[size]) * heads;
+        costs[size] = __reduce_add_sync(0xffffffffu, costs[size]) * heads + chunks[size] * args.chunk_cost;
+        even += costs[size];
+    }
+    even = (even + gridDim.x - 1) / gridDim.x;
+    int32_t loads[RDK_ATTN_LANE_BLOCKS] = {};
+    bool first = true;
+#pragma unroll
+    for (int size = RDK_ATTN_SIZES - 1; size >= 0; size--) {
+        if (!chunks[size]) {
+            if (threadIdx.x % 32 == 0) share->count[size] = 0;
+            continue;
+        }
+        cut_size(chunks[size], costs[size] / chunks[size], even, first, loads, share, size);
+        first = false;
+    }
+    __syncwarp();
 }
 
 // The sequence of a lane, for the whole warp.
@@ -84,55 +146,67 @@ __device__ __forceinline__ attn_sequence broadcast(const attn_sequence &mine, in
     return s;
 }
 
-// Sets w to the sequence that holds place `at` of the line and returns where that sequence begins.
-__device__ __forceinline__ int32_t find_sequence(const rdk_attn_sm90a_args &args, int32_t at, attn_sequence mine, attn_work &w) {
-    int32_t lane = threadIdx.x % 32;
-    int32_t before = 0;
+__device__ __forceinline__ void open_chunk(attn_work &w, const size_span &span, int32_t chunk) {
+    w.chunk = chunk;
+    w.begin = max(rdk_attn_chunk_begin(chunk) / RDK_ATTN_STEP_KEYS, span.low);
+    w.end = min(rdk_attn_chunk_begin(chunk + 1) / RDK_ATTN_STEP_KEYS, span.high);
+}
+
+// The chunk at place `at` of the line of w.size, by a whole warp.
+__device__ __forceinline__ void find_chunk(const rdk_attn_sm90a_args &args, int32_t at, attn_sequence mine,
+                                           attn_work &w) {
+    int32_t lane = threadIdx.x % 32, heads = args.kv_heads * args.row_blocks;
     for (int32_t base = 0; base < args.seqs; base += 32) {
         if (base) mine = open_sequence(args, base + lane);
-        int32_t units = line_units(args, mine), sum = units;
-#pragma unroll
-        for (int step = 1; step < 32; step *= 2) {
-            int32_t other = __shfl_up_sync(0xffffffffu, sum, step);
-            if (lane >= step) sum += other;
-        }
-        uint32_t beyond = __ballot_sync(0xffffffffu, before + sum > at);
+        int32_t own = size_span(mine, w.size).count * heads, sum = warp_running_sum(own);
+        uint32_t beyond = __ballot_sync(0xffffffffu, sum > at);
         if (beyond) {
             int holder = __ffs(beyond) - 1;
             w.s = broadcast(mine, holder);
-            return before + __shfl_sync(0xffffffffu, sum - units, holder);
+            at -= __shfl_sync(0xffffffffu, sum - own, holder);
+            break;
         }
-        before += __shfl_sync(0xffffffffu, sum, 31);
+        at -= __shfl_sync(0xffffffffu, sum, 31);
     }
-    return before;
+    const size_span span(w.s, w.size);
+    int32_t head_chunks = max(span.count, 1) * args.row_blocks;
+    w.kv_head = at / head_chunks;
+    at -= w.kv_head * head_chunks;
+    w.row_block = at % args.row_blocks;
+    open_chunk(w, span, span.top - at / args.row_blocks);
 }
 
-// The chunk that holds the first unit of share `share` of `shares`: this team's if it begins there, w.at == 0. False when the
-// share is empty. mine: open_sequence(lane). Called by a whole warp.
-__device__ __forceinline__ bool first_work(const rdk_attn_sm90a_args &args, int32_t share, int32_t shares, const attn_sequence &mine,
-                                        attn_work &w) {
-    int32_t total = line_units(args, mine);
-    for (int32_t seq = 32 + threadIdx.x % 32; seq < args.seqs; seq += 32) total += line_units(args, open_sequence(args, seq));
-#pragma unroll
-    for (int step = 16; step; step /= 2) total += __shfl_xor_sync(0xffffffffu, total, step);
-    int32_t even = total / shares, rest_units = total % shares, first = even * share + min(share, rest_units);
-    w.last = even + (share < rest_units);
-    if (w.last <= 0) return false;
-    int32_t start = find_sequence(args, first, mine, w);
-    int32_t rest = first - start, steps = 0;
-    for (w.size = RDK_ATTN_SIZES - 1; w.size >= 0; w.size--) {
-        steps = max(size_high(w) - size_low(w), 0);
-        int32_t units = steps * args.kv_heads * args.row_blocks;
-        if (rest < units) break;
-        rest -= units, start += units;
+// The first chunk of the block; false when it has none.
+__device__ __forceinline__ bool first_work(const rdk_attn_sm90a_args &args, const attn_share *share,
+                                           int32_t size, const attn_sequence &mine, attn_work &w) {
+    for (w.size = size; w.size >= 0; w.size--) {
+        w.left = share->count[w.size];
+        if (!w.left) continue;
+        find_chunk(args, share->first[w.size], mine, w);
+        return true;
     }
-    int32_t head_units = steps * args.row_blocks;
-    w.kv_head = rest / head_units;
-    rest -= w.kv_head * head_units;
-    open_chunk(w, rdk_attn_chunk_count((size_high(w) - 1 - rest / args.row_blocks) * RDK_ATTN_STEP_KEYS + 1) - 1);
-    int32_t passed = (size_high(w) - w.end) * args.row_blocks; // of the head, before this chunk
-    w.row_block = (rest - passed) / (w.end - w.begin);
-    w.at = start - first + w.kv_head * head_units + passed + w.row_block * (w.end - w.begin);
+    return false;
+}
+// The chunk after w's; false when there is none.
+__device__ __forceinline__ bool next_work(const rdk_attn_sm90a_args &args, const attn_share *share,
+                                          const attn_sequence &mine, attn_work &w) {
+    if (--w.left == 0) return first_work(args, share, w.size - 1, mine, w);
+    if (++w.row_block < args.row_blocks) return true;
+    w.row_block = 0;
+    size_span span(w.s, w.size);
+    if (w.begin > span.low) {
+        open_chunk(w, span, w.chunk - 1);
+        return true;
+    }
+    if (++w.kv_head == args.kv_heads) {
+        w.kv_head = 0;
+        do {
+            int32_t seq = w.s.seq + 1;
+            w.s = seq < 32 ? broadcast(mine, seq) : open_sequence(args, seq);
+            span = size_span(w.s, w.size);
+        } while (!span.count && w.s.seq < args.seqs);
+    }
+    open_chunk(w, span, span.top);
     return true;
 }
 

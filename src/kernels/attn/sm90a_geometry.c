@@ -102,6 +102,7 @@ static rdk_attn_sm90a_args kernel_args(const rdi_attn_args *a, const decode_shap
         .box_tokens = a->block_tokens % 64 == 0   ? 64
                       : a->block_tokens % 32 == 0 ? 32
                                                   : 16,
+        .chunk_cost = 6, // one step and a half: 3 and 10 quarters were slower at 8 x 128K keys or at 1 x 32K
         .prefetch_steps = RDK_ATTN_PREFETCH_BYTES / (2 * rdk_attn_slot_bytes(s->dims, s->fp8)),
         .q_type = rdk_type_code(a->q_dtype),
         .q_vector =
@@ -169,7 +170,9 @@ int32_t rdi_attn_decode_sm90a_geometry(const void *args, void *ws, const rd_devi
     out[0].map_count = 0;
     describe_cache(a, &kernel, &out[0]);
     uint32_t maps = out[0].map_count;
-    rdi_launch_fill(&out[0], decode_kernel(&s), (const uint32_t[3]){(uint32_t)device->compute_units, 1, 1},
+    uint32_t blocks = (uint32_t)device->compute_units;
+    if (blocks > 32 * RDK_ATTN_LANE_BLOCKS) blocks = 32 * RDK_ATTN_LANE_BLOCKS;
+    rdi_launch_fill(&out[0], decode_kernel(&s), (const uint32_t[3]){blocks, 1, 1},
                     (uint32_t)(s.teams + 1) * RDK_ATTN_TEAM_THREADS, &kernel, sizeof kernel);
     out[0].map_count = maps;
     out[0].shared_bytes = (uint32_t)(s.teams * rdk_attn_team_bytes(s.dims, s.fp8, s.rows, s.slots));

@@ -224,4 +224,15 @@ template <int TYPE, bool RESIDUAL, typename F> __device__ __forceinline__ void n
     emit(p);
 }
 
+// Both kernels of rows of one type: a block a row, and a cluster a row. rows_, cluster_: templates of the type and of whether a residual is
+// added, which take the kernel's arguments.
+#define NORM_KERNELS(name_, args_, rows_, cluster_, type_, residual_)                                                    \
+    extern "C" __global__ void __launch_bounds__(512, type_ == RDK_F32 ? 2 : 3) name_(const __grid_constant__ args_ args) { \
+        rows_<type_, residual_>(args);                                                                                   \
+    }                                                                                                                    \
+    extern "C" __global__ void __cluster_dims__(RDK_NORM_BLOCKS, 1, 1) __launch_bounds__(RDK_NORM_VECTOR_K / 8 / RDK_NORM_BLOCKS) \
+        name_##_cluster(const __grid_constant__ args_ args) {                                                            \
+        cluster_<type_, residual_>(args);                                                                                \
+    }
+
 #endif // RDK_SM90A_NORM_CUH

@@ -29,18 +29,10 @@ template <int TYPE, bool RESIDUAL> __device__ __forceinline__ void rmsnorm_clust
     launch_dependents();
     normalise_cluster<TYPE, RESIDUAL>(rows_of(args), [&](const row_pieces<1> &p) { store_vectors<TYPE>(args, p); });
 }
-#define NORM_KERNELS(name_, type_, residual_)                                                                            \
-    extern "C" __global__ void __launch_bounds__(512, 3) name_(const __grid_constant__ rdk_rmsnorm_sm90a_args args) {      \
-        rmsnorm_vectors<type_, residual_>(args);                                                                         \
-    }                                                                                                                    \
-    extern "C" __global__ void __cluster_dims__(RDK_NORM_BLOCKS, 1, 1) __launch_bounds__(RDK_NORM_VECTOR_K / 8 / RDK_NORM_BLOCKS) \
-        name_##_cluster(const __grid_constant__ rdk_rmsnorm_sm90a_args args) {                                           \
-        rmsnorm_cluster<type_, residual_>(args);                                                                         \
-    }
-NORM_KERNELS(rdk_rmsnorm_sm90a_bf16, RDK_BF16, false)
-NORM_KERNELS(rdk_rmsnorm_sm90a_bf16_add, RDK_BF16, true)
-NORM_KERNELS(rdk_rmsnorm_sm90a_f16, RDK_F16, false)
-NORM_KERNELS(rdk_rmsnorm_sm90a_f16_add, RDK_F16, true)
+NORM_KERNELS(rdk_rmsnorm_sm90a_bf16, rdk_rmsnorm_sm90a_args, rmsnorm_vectors, rmsnorm_cluster, RDK_BF16, false)
+NORM_KERNELS(rdk_rmsnorm_sm90a_bf16_add, rdk_rmsnorm_sm90a_args, rmsnorm_vectors, rmsnorm_cluster, RDK_BF16, true)
+NORM_KERNELS(rdk_rmsnorm_sm90a_f16, rdk_rmsnorm_sm90a_args, rmsnorm_vectors, rmsnorm_cluster, RDK_F16, false)
+NORM_KERNELS(rdk_rmsnorm_sm90a_f16_add, rdk_rmsnorm_sm90a_args, rmsnorm_vectors, rmsnorm_cluster, RDK_F16, true)
 
 // ---- act_mul: eight elements a thread, grid (rows, columns) ----------------------------------------------------------------
 extern "C" __global__ void __launch_bounds__(RDK_ROW_THREADS)

@@ -68,17 +68,9 @@ template <int TYPE, bool RESIDUAL> __device__ __forceinline__ void norm_cluster_
     const quant_place to = {kept(place_of(args, row, at).q), kept(place_of(args, row, at).scale)};
     normalise_cluster<TYPE, RESIDUAL>(rows_of(args), [&](row_pieces<1> &p) { quantise(p, {to}); });
 }
-#define NORM_KERNELS(name_, type_, residual_)                                                                            \
-    extern "C" __global__ void __launch_bounds__(512, type_ == RDK_F32 ? 2 : 3) name_(const __grid_constant__ rdk_quant_sm90a_args args) {        \
-        norm_vectors<type_, residual_>(args);                                                                            \
-    }                                                                                                                    \
-    extern "C" __global__ void __cluster_dims__(RDK_NORM_BLOCKS, 1, 1) __launch_bounds__(RDK_NORM_VECTOR_K / 8 / RDK_NORM_BLOCKS) \
-        name_##_cluster(const __grid_constant__ rdk_quant_sm90a_args args) {                                             \
-        norm_cluster_of<type_, residual_>(args);                                                                         \
-    }
-NORM_KERNELS(rdk_quant_fp8_norm_sm90a_f32, RDK_F32, false)
-NORM_KERNELS(rdk_quant_fp8_norm_sm90a_f32_add, RDK_F32, true)
-NORM_KERNELS(rdk_quant_fp8_norm_sm90a_bf16, RDK_BF16, false)
-NORM_KERNELS(rdk_quant_fp8_norm_sm90a_bf16_add, RDK_BF16, true)
-NORM_KERNELS(rdk_quant_fp8_norm_sm90a_f16, RDK_F16, false)
-NORM_KERNELS(rdk_quant_fp8_norm_sm90a_f16_add, RDK_F16, true)
+NORM_KERNELS(rdk_quant_fp8_norm_sm90a_f32, rdk_quant_sm90a_args, norm_vectors, norm_cluster_of, RDK_F32, false)
+NORM_KERNELS(rdk_quant_fp8_norm_sm90a_f32_add, rdk_quant_sm90a_args, norm_vectors, norm_cluster_of, RDK_F32, true)
+NORM_KERNELS(rdk_quant_fp8_norm_sm90a_bf16, rdk_quant_sm90a_args, norm_vectors, norm_cluster_of, RDK_BF16, false)
+NORM_KERNELS(rdk_quant_fp8_norm_sm90a_bf16_add, rdk_quant_sm90a_args, norm_vectors, norm_cluster_of, RDK_BF16, true)
+NORM_KERNELS(rdk_quant_fp8_norm_sm90a_f16, rdk_quant_sm90a_args, norm_vectors, norm_cluster_of, RDK_F16, false)
+NORM_KERNELS(rdk_quant_fp8_norm_sm90a_f16_add, rdk_quant_sm90a_args, norm_vectors, norm_cluster_of, RDK_F16, true)

@@ -92,10 +92,12 @@ static u32 hash_bytes(const u8 *code, u64 bytes) {
 }
 
 // LLVM 22.1.8 crashes on the barrier instructions of SOP1 (opcodes 0x4e to 0x53) with a literal operand, which no
-// assembler produces. Found by 30 million random encodings.
-static bool disassembler_crashes(u32 word) {
-    u32 opcode = word >> 8 & 0xff;
-    return word >> 23 == 0x17d && (word & 0xff) == 0xff && opcode >= 0x4e && opcode <= 0x53;
+// assembler produces, and on v_fmamk_f16 and v_fmaak_f16 (VOP2 opcodes 55 and 56) whose literal is 0xff, the number that
+// says "a literal" in an operand. Found by random encodings.
+static bool disassembler_crashes(u32 word, u32 second) {
+    u32 sop1 = word >> 8 & 0xff, vop2 = word >> 25;
+    return (word >> 23 == 0x17d && (word & 0xff) == 0xff && sop1 >= 0x4e && sop1 <= 0x53) ||
+           ((vop2 == 55 || vop2 == 56) && second == 0xff);
 }
 
 typedef struct decoder {
@@ -129,7 +131,9 @@ static u64 decode_one(decoder *d, const u8 *code, u64 left, u64 va, bool *no_mem
     u8 window[32] = {
         0}; // LLVM also crashes where the end of the code cuts a literal off: give it zeros instead
     memcpy(window, code, left < sizeof window ? left : sizeof window);
-    u64 bytes = disassembler_crashes(op->raw)
+    u32 second;
+    memcpy(&second, window + 4, sizeof second);
+    u64 bytes = disassembler_crashes(op->raw, second)
                     ? 0
                     : LLVMDisasmInstruction(d->llvm, window, sizeof window, va, text, sizeof text);
     if (!bytes || bytes > left || bytes > 32) {
