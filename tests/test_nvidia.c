@@ -283,6 +283,19 @@ static void test_attention_geometry(void **state) {
     rdk_attn_sm90a_args kernel;
     memcpy(&kernel, out[0].args, sizeof kernel);
     assert_int_equal(kernel.row_blocks, 5);
+    // A step costs four and a chunk six more, at most a chunk a step, counted in 31 bits: 65535 sequences of 8 KV heads have 409 steps.
+    rdi_attn_args many = a;
+    many.seqs = 65535, many.kv_heads = 8, many.max_q_len = 1, many.max_blocks = 512;
+    many.max_kv_len = 409 * 64;
+    assert_int_equal(rdi_attn_decode_sm90a_geometry(&many, NULL, &h200, out), 2);
+    memcpy(&kernel, out[0].args, sizeof kernel);
+    assert_true(65535ll * 8 * 409 * (RDK_ATTN_COST_STEP + kernel.chunk_cost) < INT32_MAX);
+    many.max_kv_len += 1;
+    assert_int_equal(rdi_attn_decode_sm90a_geometry(&many, NULL, &h200, out), 0);
+    assert_non_null(strstr(rd_error_text(), "max_kv_len"));
+    const rd_device_info wide = {.compute_units = 1000}; // a warp works out the shares of 160 blocks
+    assert_int_equal(rdi_attn_decode_sm90a_geometry(&a, NULL, &wide, out), 2);
+    assert_int_equal(out[0].grid[0], 32 * RDK_ATTN_LANE_BLOCKS);
     // Every shape: a kernel that is there, a ring that moves, memory that a block can have.
     for (int32_t dim = 16; dim <= 512; dim += 16)
         for (int32_t rows = 1; rows <= 17 * 8; rows++)

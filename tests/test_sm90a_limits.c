@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sm_90a geometries at the ends of what their ops let through, without a card: axes of up to 2^31 - 4096, cards of one to 132
-// multiprocessors. Each call is refused with a text that names a field, or every launch is one that a driver takes; nothing overflows
-// (the sanitizer suite runs this too). And shapes beyond what one axis of a grid holds, which must be taken.
+// multiprocessors and one of 300. Each call is refused with a text that names a field, or every launch is one that a driver takes;
+// nothing overflows (the sanitizer suite runs this too). And shapes beyond what one axis of a grid holds, which must be taken.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@
 static const int64_t HUGE_AXIS = RDI_CARD_EXTENT_MAX;
 static const int64_t sizes[] = {
     1, 2, 127, 129, 4096, 65535, 65536, (int64_t)1 << 27, (int64_t)1 << 30, RDI_CARD_EXTENT_MAX};
-static const int32_t cards[] = {1, 2, 3, 16, 114, 132};
+static const int32_t cards[] = {1, 2, 3, 16, 114, 132, 300};
 static int64_t taken, refused;
 
 // Threads, registers' worth of blocks and shared memory of compute capability 9.0; axes of a grid.

@@ -15,6 +15,7 @@ enum {
     RDK_ATTN_PREFETCH_BYTES = 65536, // that a loading warp asks for before the kernels ahead are complete
     RDK_ATTN_HEADROOM = 8,           // weights reach 2 to this: exact in 16 bits
     RDK_ATTN_LANE_BLOCKS = 5, // blocks whose shares a lane works out: a grid has at most 32 times as many
+    RDK_ATTN_COST_STEP = 4,   // of a step, among what chunks cost
     RDK_ATTN_MERGE_GROUPS = 16,
     RDK_ATTN_MERGE_LANES = 16, // of 16 bytes
     RDK_ATTN_CODE_GROUP = 128, // elements of an e4m3 output that share a scale

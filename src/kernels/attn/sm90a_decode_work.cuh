@@ -38,9 +38,6 @@ struct size_span {
     }
 };
 
-// What a chunk costs: its steps and what its start and end take, in quarters of a step.
-enum { RDK_ATTN_COST_STEP = 4 };
-
 // The chunks of each size that are a block's: `count` of them from place `first` of the line of that size.
 struct attn_share {
     int32_t first[RDK_ATTN_SIZES], count[RDK_ATTN_SIZES];

@@ -5,6 +5,9 @@
 #include "kernels/attn/sm90a_args.h"
 #include "kernels/rows.h"
 
+// Of a chunk beside its steps, in quarters of a step: 3 and 10 were slower at 1 x 32K or 8 x 128K keys.
+enum { CHUNK_COST = 6 };
+
 typedef struct decode_shape {
     int32_t group, max_rows, chunks;
     int32_t dims, rows, row_blocks, teams, slots, fp8; // dims, rows: of the kernel
@@ -102,7 +105,7 @@ static rdk_attn_sm90a_args kernel_args(const rdi_attn_args *a, const decode_shap
         .box_tokens = a->block_tokens % 64 == 0   ? 64
                       : a->block_tokens % 32 == 0 ? 32
                                                   : 16,
-        .chunk_cost = 6, // one step and a half: 3 and 10 quarters were slower at 8 x 128K keys or at 1 x 32K
+        .chunk_cost = CHUNK_COST,
         .prefetch_steps = RDK_ATTN_PREFETCH_BYTES / (2 * rdk_attn_slot_bytes(s->dims, s->fp8)),
         .q_type = rdk_type_code(a->q_dtype),
         .q_vector =
@@ -145,7 +148,7 @@ static void describe_cache(const rdi_attn_args *a, rdk_attn_sm90a_args *kernel, 
         };
 }
 
-// Axes of the merge's launch, and what the kernels count in 32 bits: rows of a KV head, steps of keys of all heads.
+// Axes of the merge's launch, and what the kernels count in 32 bits: rows of a KV head, costs of the steps of keys of all heads.
 static bool counts_fit(const rdi_attn_args *a, const decode_shape *s, int64_t slices) {
     int64_t steps = rdi_ceil_div(rdi_attn_keys_bound(a), RDK_ATTN_STEP_KEYS);
     return rdi_launch_takes_count("attn_decode", "kv_lens: shape[0]", a->seqs, 65535) &&
@@ -155,7 +158,7 @@ static bool counts_fit(const rdi_attn_args *a, const decode_shape *s, int64_t sl
                                   RDI_CARD_EXTENT_MAX) &&
            rdi_launch_takes_count("attn_decode", "max_kv_len: steps of 64 keys of all sequences and heads",
                                   rdi_mul_capped(rdi_mul_capped(a->seqs * a->kv_heads, steps), s->row_blocks),
-                                  RDI_CARD_EXTENT_MAX);
+                                  RDI_CARD_EXTENT_MAX / (RDK_ATTN_COST_STEP + CHUNK_COST));
 }
 
 int32_t rdi_attn_decode_sm90a_geometry(const void *args, void *ws, const rd_device_info *device,
