@@ -112,7 +112,8 @@ int32_t rdi_gemm_chunk_sm90a_geometry(const void *args, void *ws, const rd_devic
                                       rdi_launch *out) {
     rdi_gemm_args a = *(const rdi_gemm_args *)args;
     chunk_plan p = plan_chunk(&a, device->compute_units);
-    if (!rdi_launch_takes_count("gemm", "c: tiles", p.pairs.units_m * p.pairs.units_n, RDI_SM90A_TILES_MAX) ||
+    if (!rdi_sm90a_weight_fits(&a) ||
+        !rdi_launch_takes_count("gemm", "c: tiles", p.pairs.units_m * p.pairs.units_n, RDI_SM90A_TILES_MAX) ||
         !rdi_launch_takes_count("gemm", "w: tiles by k blocks",
                                 rdi_max(p.pairs.line_units, 1) * rdi_ceil_div(a.k, RDK_K_BLOCK),
                                 RDI_SM90A_TILES_MAX))

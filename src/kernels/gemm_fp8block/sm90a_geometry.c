@@ -37,6 +37,11 @@ rdi_sm90a_weight rdi_sm90a_weight_of(const rdi_gemm_args *a) {
     return w;
 }
 
+bool rdi_sm90a_weight_fits(const rdi_gemm_args *a) {
+    const rdi_sm90a_weight w = rdi_sm90a_weight_of(a);
+    return !w.tiled || rdi_launch_takes_count("gemm", "w: rows of tiles", w.rows, INT32_MAX);
+}
+
 rdi_tensor_map rdi_sm90a_weight_map(uint32_t arg_offset, const rdi_gemm_args *a, int32_t box_rows) {
     const rdi_sm90a_weight w = rdi_sm90a_weight_of(a);
     return rdi_sm90a_byte_map(arg_offset, w.data, w.rows, w.bytes, w.stride, box_rows);
@@ -254,7 +259,9 @@ int32_t rdi_gemm_step_sm90a_geometry(const void *args, void *ws, const rd_device
                                      rdi_launch *out) {
     const rdi_gemm_args *a = args;
     const step_cut cut = cut_step(a, device->compute_units);
-    if (!rdi_launch_takes_count("gemm", "w: tiles by k blocks", cut.units, RDI_SM90A_TILES_MAX)) return 0;
+    if (!rdi_sm90a_weight_fits(a) ||
+        !rdi_launch_takes_count("gemm", "w: tiles by k blocks", cut.units, RDI_SM90A_TILES_MAX))
+        return 0;
     const rdk_step_runs runs = lay_out_runs(&cut);
     if (step_is_wide(a)) {
         const rdi_sm90a_pairs p = wide_pairs(&cut, a->m, &runs);

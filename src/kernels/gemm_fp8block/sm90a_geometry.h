@@ -24,6 +24,8 @@ typedef struct rdi_sm90a_weight {
     bool tiled, engine_can;
 } rdi_sm90a_weight;
 rdi_sm90a_weight rdi_sm90a_weight_of(const rdi_gemm_args *a);
+bool rdi_sm90a_weight_fits(
+    const rdi_gemm_args *a); // else the error text says why: kernels count rows of tiles in 32 bits
 rdi_tensor_map rdi_sm90a_weight_map(uint32_t arg_offset, const rdi_gemm_args *a, int32_t box_rows);
 
 // How pairs of blocks walk the tiles of one launch (sm90a_pairs.cuh).
