@@ -188,7 +188,7 @@ static void test_step_of_odd_shapes(void **state) {
 // How often the blocks of a launch meet each (tile of M, tile of N, k block), and that they stay inside their partial sums.
 typedef struct walk {
     rdk_gemm_pairs_args args;
-    int32_t tiles_m, tiles_n, columns;
+    int32_t tiles_m, tiles_n, tokens, columns;
     unsigned char *met;
 } walk;
 
@@ -206,10 +206,10 @@ static void meet(walk *w, int32_t unit, int32_t rank, int32_t begin, int32_t end
 static void check_walk(const rdi_launch *launch) {
     walk w = {.args = pairs_args(launch)};
     const rdk_gemm_pairs_args *a = &w.args;
-    assert_int_equal(sscanf(launch->kernel, "rdk_gemm_fp8block_chunk_sm90a_128x%d", &w.columns), 1);
-    assert_int_equal(launch->map[0].box[1], 64);
+    assert_int_equal(sscanf(launch->kernel, "rdk_gemm_fp8block_chunk_sm90a_%dx%d", &w.tokens, &w.columns), 2);
+    assert_int_equal(launch->map[0].box[1], w.tokens / 2);
     assert_int_equal(launch->map[1].box[1], w.columns / 2);
-    w.tiles_m = (a->m + 127) / 128;
+    w.tiles_m = (a->m + w.tokens - 1) / w.tokens;
     w.tiles_n = (a->n + w.columns - 1) / w.columns;
     const int32_t pairs = (int32_t)launch->grid[0] / 2, units = a->units_m * a->units_n,
                   line = a->line_units * a->k_blocks;

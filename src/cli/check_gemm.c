@@ -291,7 +291,8 @@ static const struct {
 } kernel_shapes[] = {
     {"gemm_fp8block", RD_DTYPE_NONE, 576, 256, {7, 12, 20, 40, 83}},
     {"gemm_fp8block", RD_DTYPE_NONE, 12736, 256, {5, 12, 20, 40, 70}},
-    {"gemm_fp8block", RD_DTYPE_NONE, 12736, 204, {20}}, // rows that no tensor copy reaches
+    {"gemm_fp8block", RD_DTYPE_NONE, 12736, 256, {140, 256}}, // one round of tiles of 256 tokens
+    {"gemm_fp8block", RD_DTYPE_NONE, 12736, 204, {20}},       // rows that no tensor copy reaches
     {"gemm_fp8block", RD_DTYPE_NONE, 8512, 256, {70, 140}},
     {"gemm_fp8block", RD_DTYPE_NONE, 16960, 256, {70}},
     {"gemm_fp8block", RD_DTYPE_NONE, 21184, 256, {70}},

@@ -132,4 +132,18 @@ RDK_HOST_DEVICE int rdk_pairs_left_bytes(int tokens, int columns) {
     return tokens * columns * 4;
 }
 
+// Class "chunk" on tiles of 256 x 128 (sm90a_tall.cuh): a float of As * Ws for each token; 4 more, so that rows of eight blocks lie off
+// each other's banks.
+enum { RDK_TALL_TOKENS = 256, RDK_TALL_COLUMNS = 128, RDK_TALL_SCALE_PITCH = RDK_TALL_TOKENS + 4 };
+RDK_HOST_DEVICE int rdk_tall_fixed_bytes(void) {
+    return 1024 + RDK_PAIRS_SCALE_BATCHES * (RDK_PAIRS_SCALE_BLOCKS * RDK_TALL_SCALE_PITCH * 4 + 16);
+}
+RDK_HOST_DEVICE int rdk_tall_stages(void) {
+    return (227 * 1024 - rdk_tall_fixed_bytes()) / (rdk_pairs_stage_bytes(RDK_TALL_TOKENS, RDK_TALL_COLUMNS) + 16);
+}
+RDK_HOST_DEVICE int rdk_tall_shared_bytes(void) {
+    return rdk_tall_fixed_bytes() +
+           rdk_tall_stages() * (rdk_pairs_stage_bytes(RDK_TALL_TOKENS, RDK_TALL_COLUMNS) + 16);
+}
+
 #endif // RDI_GEMM_SM90A_ARGS_H

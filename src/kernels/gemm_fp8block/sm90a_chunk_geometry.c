@@ -8,25 +8,26 @@
 #include <math.h>
 #include <stddef.h>
 
+typedef struct chunk_tile {
+    const char *kernel;
+    int32_t tokens, columns, block_cycles, tile_cycles;
+} chunk_tile;
+
 typedef struct chunk_plan {
     rdi_sm90a_pairs pairs;
-    const char *kernel;
+    const chunk_tile *tile;
     double cycles; // estimate, decides between plans; exact below 2^53, far beyond any call that ends
 } chunk_plan;
 
-typedef struct chunk_tile {
-    const char *kernel;
-    int32_t columns, block_cycles, tile_cycles;
-} chunk_tile;
-
 // Cycles of a block of 128 k for both groups, and of what a tile costs beside them: from ncu's cycles of 8448 x 5376 with 5120 and with
-// 17408 of k, all blocks busy (docs/decisions/008-sm90a.md).
+// 17408 of k, all blocks busy; the last tile's from 16896 x 5632 x 5120 and where its warps stood (docs/decisions/008-sm90a.md).
 static const chunk_tile tiles[] = {
-    {"rdk_gemm_fp8block_chunk_sm90a_128x64", 64, 450, 2800},
-    {"rdk_gemm_fp8block_chunk_sm90a_128x96", 96, 570, 3000},
-    {"rdk_gemm_fp8block_chunk_sm90a_128x128", 128, 670, 3300},
-    {"rdk_gemm_fp8block_chunk_sm90a_128x160", 160, 820, 3500},
-    {"rdk_gemm_fp8block_chunk_sm90a_128x192", 192, 900, 3900},
+    {"rdk_gemm_fp8block_chunk_sm90a_128x64", 128, 64, 450, 2800},
+    {"rdk_gemm_fp8block_chunk_sm90a_128x96", 128, 96, 570, 3000},
+    {"rdk_gemm_fp8block_chunk_sm90a_128x128", 128, 128, 670, 3300},
+    {"rdk_gemm_fp8block_chunk_sm90a_128x160", 128, 160, 820, 3500},
+    {"rdk_gemm_fp8block_chunk_sm90a_128x192", 128, 192, 900, 3900},
+    {"rdk_gemm_fp8block_chunk_sm90a_256x128", RDK_TALL_TOKENS, RDK_TALL_COLUMNS, 1133, 5500},
 };
 // Sums that travel, a column: once for a cut tile and once more for each block that left some.
 enum { CUT_CYCLES_A_COLUMN = 50, MERGE_CYCLES_A_COLUMN = 14 };
@@ -35,17 +36,17 @@ enum { CUT_CYCLES_A_COLUMN = 50, MERGE_CYCLES_A_COLUMN = 14 };
 // tile has two or three parts.
 static chunk_plan plan_tile(const rdi_gemm_args *a, const chunk_tile *tile, bool pair_m, int32_t cut,
                             int64_t pairs) {
-    int64_t tiles_m = rdi_ceil_div(a->m, RDK_CHUNK_TOKENS), tiles_n = rdi_ceil_div(a->n, tile->columns);
+    int64_t tiles_m = rdi_ceil_div(a->m, tile->tokens), tiles_n = rdi_ceil_div(a->n, tile->columns);
     int64_t k_blocks = rdi_ceil_div(a->k, RDK_K_BLOCK);
     chunk_plan p = {
-        .kernel = tile->kernel,
-        .pairs = {.tokens = RDK_CHUNK_TOKENS,
+        .tile = tile,
+        .pairs = {.tokens = tile->tokens,
                   .columns = tile->columns,
                   .pair_m = pair_m,
                   .pairs = pairs,
                   .units_m = pair_m ? rdi_ceil_div(tiles_m, 2) : tiles_m,
                   .units_n = pair_m ? tiles_n : rdi_ceil_div(tiles_n, 2),
-                  .group = pair_m ? 8 : 16}}; // 66 units of 256 x 160 or 128 x 320 make about a square
+                  .group = (pair_m ? 1024 : 2048) / tile->tokens}}; // 66 units make about a square
     int64_t units = p.pairs.units_m * p.pairs.units_n, rest = units % pairs;
     double whole = (double)(k_blocks * tile->block_cycles + tile->tile_cycles);
     if (cut == 0 || rest == 0) {
@@ -60,15 +61,23 @@ static chunk_plan plan_tile(const rdi_gemm_args *a, const chunk_tile *tile, bool
     return p;
 }
 
+// Tall tiles are not cut: at every shape that was measured whole rounds of them were faster.
+static bool is_tall(const chunk_tile *tile) {
+    return tile->tokens == RDK_TALL_TOKENS;
+}
+
 // The cheapest by the estimate; a function of M, N, K and the multiprocessors alone.
 static chunk_plan plan_chunk(const rdi_gemm_args *a, int32_t multiprocessors) {
     chunk_plan best = {.cycles = INFINITY};
     int64_t pairs = multiprocessors > 1 ? multiprocessors / 2 : 1;
-    for (size_t i = 0; i < RDI_COUNT(tiles); i++)
-        for (int32_t option = 0; option < 6; option++) {
-            chunk_plan p = plan_tile(a, &tiles[i], option % 2 == 0, option / 2, pairs);
+    for (size_t i = 0; i < RDI_COUNT(tiles); i++) {
+        // Of two plans that take equally long: the one whose pair is squarer asks less of the second-level cache, or weights are read once.
+        const bool weights_shared = !is_tall(&tiles[i]) || a->m <= 2 * tiles[i].tokens;
+        for (int32_t option = 0; option < (is_tall(&tiles[i]) ? 2 : 6); option++) {
+            chunk_plan p = plan_tile(a, &tiles[i], (option % 2 == 0) == weights_shared, option / 2, pairs);
             if (p.cycles < best.cycles) best = p;
         }
+    }
     return best;
 }
 
@@ -133,6 +142,7 @@ int32_t rdi_gemm_chunk_sm90a_geometry(const void *args, void *ws, const rd_devic
         a.w_stride = places.w_row_bytes;
     }
     p.pairs.early_weights = places.bytes == places.w;
-    rdi_sm90a_pairs_launch(p.kernel, &a, &p.pairs, base, &out[count]);
+    rdi_sm90a_pairs_launch(p.tile->kernel, &a, &p.pairs, base, &out[count]);
+    if (is_tall(p.tile)) out[count].shared_bytes = (uint32_t)rdk_tall_shared_bytes();
     return count + 1;
 }

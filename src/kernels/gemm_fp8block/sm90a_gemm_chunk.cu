@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Block-FP8 GEMM of order class "chunk": prefill, bound by the tensor cores. One block a multiprocessor walks tiles of 128 tokens
-// by 64 to 192 weight rows; what does not fill a whole round of blocks is cut along K.
-#include "kernels/gemm_fp8block/sm90a_chunk.cuh"
+// by 64 to 192 weight rows, of which what does not fill a whole round of blocks is cut along K, or of 256 tokens by 128.
+#include "kernels/gemm_fp8block/sm90a_tall.cuh"
 
 #define CHUNK_KERNEL(columns_)                                                                                           \
     extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(RDK_PAIRS_THREADS, 1)                         \
@@ -20,6 +20,11 @@ CHUNK_KERNEL(128)
     }
 WIDE_KERNEL(160)
 WIDE_KERNEL(192)
+
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(RDK_PAIRS_THREADS, 1)
+    rdk_gemm_fp8block_chunk_sm90a_256x128(const __grid_constant__ rdk_gemm_pairs_args args) {
+    tall::block(args);
+}
 
 // Rows of any stride and any alignment to rows on 16 bytes; a word of output a thread and turn.
 extern "C" __global__ void __launch_bounds__(256) rdk_gemm_fp8block_chunk_sm90a_repack(const __grid_constant__ rdk_gemm_repack_args args) {
