@@ -324,8 +324,9 @@ static void test_tiles(void **state) {
             a.layout = RDI_LAYOUT_TILE64, a.a_stride = (a.k + 15) / 16 * 16;
             assert_int_equal(rdi_gemm_chunk_sm90a_geometry(&a, (void *)4096, &h200, out), 1);
             const rdk_gemm_pairs_args args = pairs_args(&out[0]);
-            int32_t columns;
-            assert_int_equal(sscanf(out[0].kernel, "rdk_gemm_fp8block_chunk_sm90a_128x%d", &columns), 1);
+            int32_t tokens, columns;
+            assert_int_equal(sscanf(out[0].kernel, "rdk_gemm_fp8block_chunk_sm90a_%dx%d", &tokens, &columns),
+                             2);
             assert_int_equal(columns / 2 % args.w_box, 0);
             assert_int_equal(out[0].map[1].box[1], args.w_box);
             check_boxes(&a, &out[0].map[1], k_blocks);
