@@ -85,15 +85,14 @@ __device__ __forceinline__ uint32_t *askers_here() {
     return askers + multiprocessor % MULTIPROCESSORS_MOST;
 }
 
-// The ring is full: the next weights go to the second-level cache. On tiles of 64 rows at once; on tiles of 128 when the call before
-// has asked for its last ones and this one's input is not there: earlier they would only take turns with that call's, later with
-// this one's tokens.
+// The ring is full: the next weights go to the second-level cache, as soon as the call before has asked for its last ones. Earlier
+// they would only take turns with that call's; where the input comes first, with this one's tokens.
 template <int TOKENS, int GROUPS>
 __device__ __forceinline__ void prefetch_weights(const rdk_gemm_step_args &args, ring<TOKENS, GROUPS> &r, const uint32_t *here,
                                                  int32_t unit, int32_t end) {
-    while (GROUPS == 2 && load_relaxed(here) > 1)
-        if (barrier_passed(&r.input, 0)) return;
-    if (GROUPS == 2 && barrier_passed(&r.input, 0)) return;
+    if (!barrier_passed(&r.input, 0)) // else the edge is a plain one
+        while (load_relaxed(here) > 1)
+            if (barrier_passed(&r.input, 0)) return;
     for (int32_t last = min(unit + PREFETCH_UNITS, end); unit < last; unit++)
         each_box<GROUPS>(args, unit / args.k_blocks, unit % args.k_blocks,
                          [&](int, rdk_place from) { prefetch_box(args.w_map, from.x, from.y); });
