@@ -69,7 +69,7 @@ RDK_HOST_DEVICE int rdk_step_shared_bytes(int tokens, int rows) {
            rdk_step_stages(tokens, rows) * (rdk_step_stage_bytes(tokens, rows) + 16);
 }
 
-// ---- pairs of blocks: class "chunk", and class "step" from 33 tokens on -------------------------------------------------
+// ---- pairs of blocks: class "chunk", and class "step" from 17 tokens on -------------------------------------------------
 typedef struct rdk_gemm_pairs_args {
     RDK_ALIGN64 unsigned char a_map[128]; // box: 128 bytes of K x half a tile's tokens
     unsigned char w_map[128];             // box: 128 bytes of K x w_box weight rows
@@ -139,7 +139,8 @@ RDK_HOST_DEVICE int rdk_tall_fixed_bytes(void) {
     return 1024 + RDK_PAIRS_SCALE_BATCHES * (RDK_PAIRS_SCALE_BLOCKS * RDK_TALL_SCALE_PITCH * 4 + 16);
 }
 RDK_HOST_DEVICE int rdk_tall_stages(void) {
-    return (227 * 1024 - rdk_tall_fixed_bytes()) / (rdk_pairs_stage_bytes(RDK_TALL_TOKENS, RDK_TALL_COLUMNS) + 16);
+    return (227 * 1024 - rdk_tall_fixed_bytes()) /
+           (rdk_pairs_stage_bytes(RDK_TALL_TOKENS, RDK_TALL_COLUMNS) + 16);
 }
 RDK_HOST_DEVICE int rdk_tall_shared_bytes(void) {
     return rdk_tall_fixed_bytes() +
