@@ -378,6 +378,9 @@ typedef struct rd_attn_args {
     // Of an e4m3 output, not read otherwise: [tokens, q_heads * head_dim / 128] f32, head_dim a multiple of 128. Codes and scales
     // are those that quant_fp8 makes of the f32 output.
     rd_tensor out_scale;
+    // On a card, 1: kv_lens, q_starts and block_table stand since before the launch ahead of this one in the stream began, so
+    // they may be read before it ends. 0: they may be what it writes.
+    int32_t tables_settled;
 } rd_attn_args;
 RD_API rd_status rd_attn_run(const rd_plan *plan, const rd_attn_args *args, void *ws, size_t *ws_bytes,
                              rd_stream stream);
@@ -401,6 +404,7 @@ typedef struct rd_rope_args {
     rd_tensor q_norm, k_norm; // [head_dim], optional
     float eps;
     int32_t unit_offset;
+    int32_t tables_settled; // as in rd_attn_args: positions, and the slots of rope_kv_write
 } rd_rope_args;
 RD_API rd_status rd_rope_run(const rd_plan *plan, const rd_rope_args *args, rd_stream stream);
 typedef struct rd_rope_scaling {

@@ -277,12 +277,14 @@ static void test_attention_geometry(void **state) {
     assert_int_equal(rdi_attn_decode_sm90a_geometry(&a, NULL, &h200, out), 2);
     assert_int_equal(out[0].map[0].box[2], 16);
     a.block_tokens = 64;
+    a.tables_settled = 1;
     a.head_dim = 512, a.max_q_len = 17; // 102 rows: five blocks of 24
     assert_int_equal(rdi_attn_decode_sm90a_geometry(&a, NULL, &h200, out), 2);
     assert_string_equal(out[0].kernel, "rdk_attn_decode_sm90a_fp8_d512_r24");
     rdk_attn_sm90a_args kernel;
     memcpy(&kernel, out[0].args, sizeof kernel);
     assert_int_equal(kernel.row_blocks, 5);
+    assert_int_equal(kernel.tables_settled, 1);
     // A step costs four and a chunk six more, at most a chunk a step, counted in 31 bits: 65535 sequences of 8 KV heads have 409 steps.
     rdi_attn_args many = a;
     many.seqs = 65535, many.kv_heads = 8, many.max_q_len = 1, many.max_blocks = 512;

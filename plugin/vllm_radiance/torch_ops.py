@@ -24,6 +24,7 @@ class AttnArgs(ctypes.Structure):
         ("softcap", ctypes.c_float),
         *((name, ctypes.c_int32) for name in ("window", "max_q_len", "max_kv_len")),
         ("out_scale", lib.Tensor),
+        ("tables_settled", ctypes.c_int32),
     ]
 
 

@@ -161,6 +161,7 @@ rd_attn_args rdi_attention_args(const rd_engine *engine, const rdi_layer *layer,
     args.window = layer->local ? rdi_model_get_config(engine->model)->window : 0;
     args.max_q_len = (int32_t)rdi_min(engine->batch.longest, rows);
     args.max_kv_len = engine->batch.keys;
+    args.tables_settled = 1;
     return args;
 }
 
@@ -186,7 +187,8 @@ static rd_status run_rope_and_cache(rd_engine *engine, const rdi_layer *layer, i
                                                            RD_DTYPE_F32, g->head_dim / 2)),
                          .q_norm = layer->q_norm,
                          .k_norm = layer->k_norm,
-                         .eps = rdi_model_get_config(engine->model)->norm_eps};
+                         .eps = rdi_model_get_config(engine->model)->norm_eps,
+                         .tables_settled = 1}; // uploaded before the first norm, which starts in turn
     rd_kv_write_args write = {.struct_size = sizeof write,
                               .k = rope.k,
                               .v = heads_of(engine, v, rows, g->kv_heads, g->qkv_dim),

@@ -190,6 +190,7 @@ static rdi_attn_args kernel_args(const rd_attn_args *args, bool token_order) {
         .softcap = args->softcap,
         .window = args->window,
         .max_q_len = args->max_q_len,
+        .tables_settled = args->tables_settled != 0,
         .max_kv_len = args->max_kv_len ? args->max_kv_len : args->block_table.shape[1] * k->shape[1],
     };
 }

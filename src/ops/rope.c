@@ -69,6 +69,7 @@ rd_status rdi_rope_bind(const rd_plan *plan, const char *op, const rd_rope_args 
         .norm_dtype = args->q_norm.dtype,
         .eps = args->eps,
         .unit_offset = args->unit_offset,
+        .tables_settled = args->tables_settled != 0,
         .interleaved = strcmp(style, "interleaved") == 0,
     };
     return RD_OK;

@@ -34,6 +34,7 @@ typedef struct rdi_attn_args {
     int32_t window;       // 0 = off
     // Bounds of the call: no sequence has more query tokens or keys. GPU grids are made from these.
     int64_t max_q_len, max_kv_len;
+    int32_t tables_settled; // nothing that may still run writes lengths, starts or block ids
 } rdi_attn_args;
 
 // Keys that the longest sequence can have.

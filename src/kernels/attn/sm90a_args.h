@@ -142,7 +142,7 @@ typedef struct rdk_attn_sm90a_args {
     int32_t chunk_cost; // of a chunk beside its steps, in quarters of a step
     int32_t row_bytes, column_shift, box_dims,
         box_tokens; // of a key: bytes, boxes (a power of two); of a box: dims, keys
-    int32_t q_type, q_vector, out_type, use_maps,
+    int32_t q_type, q_vector, out_type, use_maps, tables_settled,
         window; // q_vector: rows of queries begin at multiples of 16 bytes
     float scale, softcap;
 } rdk_attn_sm90a_args;

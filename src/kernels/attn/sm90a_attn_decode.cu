@@ -269,6 +269,7 @@ __device__ __forceinline__ void attend_step(const rdk_attn_sm90a_args &args, con
         if (left < RDK_ATTN_STEP_KEYS) {
             barrier_wait(rings.full + slot, walk.values.turn);
             clear_values<DIMS, FP8>(rings.slots + slot * shape::slot_bytes, left);
+            if constexpr (one_barrier) mine.sync(); // the first values are read ahead of the step's barrier
         }
     }
     bool passed = limit_is_passed<N>(mine, s);

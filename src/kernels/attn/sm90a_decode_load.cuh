@@ -165,8 +165,8 @@ __device__ __forceinline__ void load_matrix(const rdk_attn_sm90a_args &args, con
 }
 
 // A loading warp. Before the kernels ahead are complete it finds its chunks and asks for the first steps, a hint alone (the map keeps
-// every address inside the cache). What those kernels may still write, lengths and pages, is read again after them; the cut of the
-// work stands where no length has changed. taken: chunks of the block that its teams have; each begins with its own.
+// every address inside the cache). What those kernels may still write, lengths and pages unless the caller has said that these stand, is
+// read again after them; the cut of the work stands where no length has changed. taken: chunks of the block that its teams have; each begins with its own.
 __device__ __forceinline__ void stream_cache(const rdk_attn_sm90a_args &args, int team,
                                              const cache_rings &rings, chunk_ring *chunks, int32_t *taken) {
     int32_t lane = threadIdx.x % 32, boxes = RDK_ATTN_STEP_KEYS / args.box_tokens;
@@ -191,6 +191,7 @@ __device__ __forceinline__ void stream_cache(const rdk_attn_sm90a_args &args, in
             for (int matrix = 0; matrix < 2; matrix++) box.prefetch(args, matrix, w.kv_head);
         }
         wait_dependencies();
+        if (args.tables_settled) break;
         pages.seq = -1;
         if (some)
             look_at_boxes(args, w, w.begin * boxes, boxes, pages); // on its way together with the lengths

@@ -59,6 +59,18 @@ all_groups(const float2 *states, const float (*sums)[RDK_ATTN_MERGE_LANES][DIMS]
     return sum;
 }
 
+// A head's sink and scale, constants of the model that need not wait, come into the first-level cache: read first at the end they would
+// cost a way to memory, and kept from here on two registers.
+__device__ __forceinline__ void read_and_forget(const float *place) {
+    asm volatile("{\n\t.reg .f32 value;\n\tld.global.ca.f32 value, [%0];\n\t}" ::"l"(place));
+}
+__device__ __forceinline__ void touch_constants(const rdk_attn_sm90a_args &args, int32_t dims) {
+    int32_t slices = (args.head_dim + RDK_ATTN_MERGE_LANES * dims - 1) / (RDK_ATTN_MERGE_LANES * dims);
+    int32_t head = blockIdx.x / slices;
+    if (args.sinks) read_and_forget(args.sinks + head);
+    if (args.v_scale) read_and_forget(args.v_scale + head / args.group);
+}
+
 // A block takes 128 (e4m3 caches) or 64 neighbouring dims of a row; a group of 16 lanes adds up every sixteenth chunk, and the sixteen
 // sums meet in order. Partial results are asked for before the length is known: they are at hand when it is. CODES: the 128 dims leave
 // as codes and their scale, made by the whole first warp.
@@ -68,6 +80,7 @@ template <bool FP8, bool CODES> __device__ __forceinline__ void merge(const rdk_
     __shared__ float sums[RDK_ATTN_MERGE_GROUPS][RDK_ATTN_MERGE_LANES][dims];
     __shared__ float2 states[RDK_ATTN_MERGE_GROUPS];
     launch_dependents();
+    if (threadIdx.x == blockDim.x - 1) touch_constants(args, dims);
     int32_t lane = threadIdx.x % RDK_ATTN_MERGE_LANES, group = threadIdx.x / RDK_ATTN_MERGE_LANES;
     int32_t slices = (args.head_dim + RDK_ATTN_MERGE_LANES * dims - 1) / (RDK_ATTN_MERGE_LANES * dims);
     int32_t seq = blockIdx.z, head = blockIdx.x / slices, token = blockIdx.y, kv_head = head / args.group;

@@ -111,6 +111,7 @@ static rdk_attn_sm90a_args kernel_args(const rdi_attn_args *a, const decode_shap
         .q_vector =
             pieces_aligned(a->q, 0, a->q_stride_token, a->q_stride_head, (int64_t)rd_dtype_bytes(a->q_dtype)),
         .out_type = rdk_type_code(a->out_dtype),
+        .tables_settled = a->tables_settled,
         .window = a->window,
         .scale = a->scale,
         .softcap = a->softcap,

@@ -26,7 +26,7 @@ typedef struct rdi_rope_args {
     const void *q_norm, *k_norm; // [head_dim] or NULL
     rd_dtype q_dtype, k_dtype, norm_dtype;
     float eps;
-    int32_t unit_offset, interleaved;
+    int32_t unit_offset, interleaved, tables_settled;
 } rdi_rope_args;
 
 typedef enum rdi_act { RDI_ACT_SILU = 0, RDI_ACT_GELU_TANH } rdi_act;

@@ -40,7 +40,8 @@ typedef struct rdk_rope_sm90a_args {
     RDK_PTR(const void) q_norm; // NULL = none
     RDK_PTR(const void) k_norm;
     int64_t q_stride_token, q_stride_head, k_stride_token, k_stride_head;
-    int32_t tokens, q_heads, k_heads, head_dim, rotary_dim, interleaved, q_type, k_type, norm_type;
+    int32_t tokens, q_heads, k_heads, head_dim, rotary_dim, interleaved, q_type, k_type, norm_type,
+        tables_settled;
     float eps, weight_offset;
 } rdk_rope_sm90a_args;
 

@@ -96,6 +96,7 @@ static rdk_rope_sm90a_args rope_args(const rdi_rope_args *a) {
         .head_dim = (int32_t)a->head_dim,
         .rotary_dim = (int32_t)a->rotary_dim,
         .interleaved = a->interleaved,
+        .tables_settled = a->tables_settled,
         .q_type = rdk_type_code(a->q_dtype),
         .k_type = rdk_type_code(a->k_dtype),
         .norm_type = rdk_type_code(a->norm_dtype),

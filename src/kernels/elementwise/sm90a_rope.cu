@@ -432,8 +432,8 @@ __device__ __forceinline__ void rope_kv_write_pairs(const rdk_rope_kv_write_sm90
     launch_dependents();
     const rdk_rope_sm90a_args &rope = args.rope;
     int32_t q_groups = (rope.q_heads + HEADS - 1) / HEADS, kv_groups = (args.kv.kv_heads + HEADS - 1) / HEADS;
-    int32_t at = blockIdx.x * (RDK_ROW_THREADS / 32) + threadIdx.x / 32, group = at % (q_groups + 2 * kv_groups);
-    int32_t token = at / (q_groups + 2 * kv_groups);
+    int32_t at = blockIdx.x * (RDK_ROW_THREADS / 32) + threadIdx.x / 32, groups = q_groups + 2 * kv_groups;
+    int32_t token = at / groups, group = at % groups;
     bool of_q = group < q_groups, of_v = group >= q_groups + kv_groups;
     int32_t head = (of_q ? group : of_v ? group - q_groups - kv_groups : group - q_groups) * HEADS;
     int32_t heads = min(HEADS, (of_q ? rope.q_heads : args.kv.kv_heads) - head);
@@ -444,14 +444,17 @@ __device__ __forceinline__ void rope_kv_write_pairs(const rdk_rope_kv_write_sm90
     const float *scales = reinterpret_cast<const float *>(of_v ? v_scales : of_q ? 0 : k_scales);
     const kv_scale scale = HEADS == 1 ? kv_scale(scales, head) : kv_scale();
     if (!of_v) run.take_constants(rope);
-    wait_dependencies();
+    if (!rope.tables_settled || token >= rope.tokens) wait_dependencies();
     if (token >= rope.tokens) return;
-    cached_token to = {};
     int64_t slot = of_q ? 0 : slot_of(args.kv, token); // everything is asked for before anything is waited for
+    int32_t position = of_v ? 0 : __ldcg(rope.positions + token);
+    cached_token to = {};
+    const auto scale_of = [&](int h) { return HEADS == 1 ? scale : kv_scale(scales, head + h); };
     if (of_v) {
         constexpr int32_t turns = (HEADS * WORDS + 1) / 2; // of up to 16 * WORDS pieces a head
         int32_t pieces = (args.kv.head_dim + 7) / 8, lane = threadIdx.x % 32;
         raw_eight v[turns];
+        wait_dependencies();
 #pragma unroll
         for (int t = 0; t < turns; t++) {
             int32_t p = lane + t * 32;
@@ -460,28 +463,26 @@ __device__ __forceinline__ void rope_kv_write_pairs(const rdk_rope_kv_write_sm90
         if (!find_slot(args.kv, slot, to)) return;
 #pragma unroll
         for (int t = 0; t < turns; t++) {
-            int32_t p = lane + t * 32, h = head + p / pieces;
-            if (p < heads * pieces) write_v(args.kv, to, h, p % pieces * 8, HEADS == 1 ? scale : kv_scale(scales, h), unpack(v[t], TYPE));
+            int32_t p = lane + t * 32, h = p / pieces;
+            if (p < heads * pieces) write_v(args.kv, to, head + h, p % pieces * 8, scale_of(h), unpack(v[t], TYPE));
         }
         return;
     }
-    int32_t position = __ldcg(rope.positions + token);
     uint64_t q = (uint64_t)rope.q, k = (uint64_t)rope.k; // integers: see head_at
-    int64_t stride_token = of_q ? rope.q_stride_token : rope.k_stride_token;
     int64_t stride_head = of_q ? rope.q_stride_head : rope.k_stride_head;
-    int64_t from = token * stride_token + head * stride_head;
-    void *base = reinterpret_cast<void *>(of_q ? q : k);
+    int64_t from = token * (of_q ? rope.q_stride_token : rope.k_stride_token) + head * stride_head;
+    void *const base = reinterpret_cast<void *>(of_q ? q : k);
+    if (rope.tables_settled) run.angles(position);
+    wait_dependencies();
     run.load(rope, base, from, stride_head, heads);
-    run.angles(position);
-    if (of_q)
-        run.turn(rope, norm != 0, heads, [&](int h, int32_t d, float2 x) {
-            if (norm || d < rope.rotary_dim)
-                head_pair<TYPE>::of(x).store(static_cast<char *>(base) + (from + h * stride_head + d) * run.elem);
-        });
-    else if (find_slot(args.kv, slot, to))
-        run.turn(rope, norm != 0, heads, [&](int h, int32_t d, float2 x) {
-            k_place(args.kv, to, head + h, HEADS == 1 ? scale : kv_scale(scales, head + h)).put_two(d, head_pair<TYPE>::of(x).wide());
-        });
+    if (!rope.tables_settled) run.angles(position);
+    if (!of_q && !find_slot(args.kv, slot, to)) return;
+    run.turn(rope, norm != 0, heads, [&](int h, int32_t d, float2 x) {
+        if (!of_q)
+            k_place(args.kv, to, head + h, scale_of(h)).put_two(d, head_pair<TYPE>::of(x).wide());
+        else if (norm || d < rope.rotary_dim)
+            head_pair<TYPE>::of(x).store(static_cast<char *>(base) + (from + h * stride_head + d) * run.elem);
+    });
 }
 
 #define PAIR_KERNELS(type_, type_code_)                                                                                  \
