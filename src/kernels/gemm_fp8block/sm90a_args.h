@@ -58,7 +58,7 @@ RDK_HOST_DEVICE int rdk_step_shared_bytes(int tokens, int rows) {
            rdk_step_stages(tokens, rows) * (rdk_step_stage_bytes(tokens, rows) + 16);
 }
 
-// ---- pairs of blocks: class "chunk", and class "step" from 33 tokens on -------------------------------------------------
+// ---- pairs of blocks: class "chunk", and class "step" from 17 tokens on -------------------------------------------------
 typedef struct rdk_gemm_pairs_args {
     RDK_ALIGN64 unsigned char a_map[128]; // box: 128 bytes of K x half a tile's tokens
     unsigned char w_map[128];             // box: 128 bytes of K x half a tile's weight rows
@@ -74,7 +74,7 @@ typedef struct rdk_gemm_pairs_args {
     int32_t pair_m; // which of the two
     int32_t group;  // units of M that are walked together before N moves on
     int32_t line_units, line_part,
-        line_rest;         // class "chunk": the first units are one line of (unit, k block), cut into equal runs
+        line_rest; // class "chunk": the first units are one line of (unit, k block), cut into equal runs
     int32_t early_weights; // they are there before the kernels before this one end
     int32_t w_scale_e8m0, bias_type, c_type, c_vectors;
     int32_t box_tokens; // class "step": rows of a copy of tokens
@@ -127,7 +127,8 @@ RDK_HOST_DEVICE int rdk_tall_fixed_bytes(void) {
     return 1024 + RDK_PAIRS_SCALE_BATCHES * (RDK_PAIRS_SCALE_BLOCKS * RDK_TALL_SCALE_PITCH * 4 + 16);
 }
 RDK_HOST_DEVICE int rdk_tall_stages(void) {
-    return (227 * 1024 - rdk_tall_fixed_bytes()) / (rdk_pairs_stage_bytes(RDK_TALL_TOKENS, RDK_TALL_COLUMNS) + 16);
+    return (227 * 1024 - rdk_tall_fixed_bytes()) /
+           (rdk_pairs_stage_bytes(RDK_TALL_TOKENS, RDK_TALL_COLUMNS) + 16);
 }
 RDK_HOST_DEVICE int rdk_tall_shared_bytes(void) {
     return rdk_tall_fixed_bytes() +

@@ -113,7 +113,8 @@ __device__ __forceinline__ void add_slice(group_state<S> &at, uint32_t i, uint32
 }
 
 // ---- sums between blocks -------------------------------------------------------------------------------------------------
-// A thread's sums in the order of threads, then a flag for each warp. Tags beside the sums, as in pairs, would be a third more to write and
+// A thread's sums in the order of threads, neighbours exchanged, then a flag for each warp: not exchanged, ptxas 13.0 lets sums stand in the
+// bank of registers of the block sums that are added to them, and each addition takes a cycle longer. Tags beside the sums, as in pairs, would be a third more to write and
 // to read and all of it to clear. The reader clears the flag, so a replayed graph never meets its own old one.
 template <typename S>
 __device__ __forceinline__ uint32_t *partial_flag(const rdk_gemm_pairs_args &args, int32_t part) {
@@ -128,8 +129,8 @@ __device__ __forceinline__ void leave_partials(const rdk_gemm_pairs_args &args, 
 #pragma unroll
     for (int i = 0; i < S::sums; i += 4)
         store_relaxed(words + i / 4 * 256,
-                      make_uint4(__float_as_uint(sum[i]), __float_as_uint(sum[i + 1]),
-                                 __float_as_uint(sum[i + 2]), __float_as_uint(sum[i + 3])));
+                      make_uint4(__float_as_uint(sum[i + 1]), __float_as_uint(sum[i]),
+                                 __float_as_uint(sum[i + 3]), __float_as_uint(sum[i + 2])));
     __threadfence();
     __syncwarp();
     if (threadIdx.x % 32 == 0) store_release(partial_flag<S>(args, part), TAG);
@@ -153,10 +154,10 @@ __device__ __forceinline__ void add_partials(const rdk_gemm_pairs_args &args, in
             for (int i = 0; i < round; i++) word[i] = load_relaxed(from + (first + i) * 256);
 #pragma unroll
             for (int i = 0; i < round; i++) {
-                sum[(first + i) * 4] += __uint_as_float(word[i].x);
-                sum[(first + i) * 4 + 1] += __uint_as_float(word[i].y);
-                sum[(first + i) * 4 + 2] += __uint_as_float(word[i].z);
-                sum[(first + i) * 4 + 3] += __uint_as_float(word[i].w);
+                sum[(first + i) * 4 + 1] += __uint_as_float(word[i].x);
+                sum[(first + i) * 4] += __uint_as_float(word[i].y);
+                sum[(first + i) * 4 + 3] += __uint_as_float(word[i].z);
+                sum[(first + i) * 4 + 2] += __uint_as_float(word[i].w);
             }
         }
         __syncwarp();

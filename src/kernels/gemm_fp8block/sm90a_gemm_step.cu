@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Block-FP8 GEMM of order class "step": 1..128 tokens, bound by the read of the weights.
 //
-// Up to 32 tokens weight rows fill the 64-row side of the tensor core and all tokens stand in one n tile, so each weight byte
-// crosses the chip once. The (pair of tiles, k block) units lie in one line, and each pair of multiprocessors takes one equal run
-// of them, a tile each: every one streams the same number of bytes. A tile that spans runs is added up by the block that holds its
+// Up to 16 tokens weight rows fill the 64-row side of the tensor core and all tokens stand in one n tile, so each weight byte
+// crosses the chip once. The (pair of tiles, k block) units lie in one line, and each pair of multiprocessors takes one run of
+// them, a tile each: every one streams about the same number of bytes (rdk_step_runs). A tile that spans runs is added up by the block that holds its
 // first k block, in k order, from words that the others leave in `partials`; which block holds what follows from N, K and the
 // number of multiprocessors alone, so a row's bits never depend on its neighbours. One warp streams weights (also before the input
 // of the call is ready: they depend on nothing), one brings tokens, one their scales, 4 warps multiply for every 64 weight rows.
-// From 33 tokens on the tokens fill the 64-row side and the two blocks of a pair bring each other half of them (sm90a_pairs.cuh):
-// the same cut, and the same sums in the same order.
+// From 17 tokens on the tokens fill the 64-row side and the two blocks of a pair bring each other half of them (sm90a_pairs.cuh):
+// the same cut, and the same sums in the same order. Rows that the copy engine cannot address stay here, up to 32 at a time.
 #include "kernels/common/sm90a_convert.cuh"
 #include "kernels/common/sm90a_wgmma.cuh"
 #include "kernels/gemm_fp8block/sm90a_args.h"

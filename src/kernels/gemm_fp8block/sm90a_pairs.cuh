@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Block-FP8 tiles multiplied by pairs of multiprocessors, for tokens that fill the 64-row side of wgmma: the core of class "chunk"
-// and of class "step" from 33 tokens on.
+// and of class "step" from 17 tokens on.
 //
 // The two blocks of a cluster work on neighbouring tiles that share their weights or their tokens: each brings half of what is
-// shared, and the copy engine writes it into both. Four warps produce (weights, tokens, two for the scales), two warpgroups
+// shared, and the copy engine writes it into both. Four warps produce (weights, tokens, two for the scales), one or two warpgroups
 // multiply: four wgmma of one 128-wide k block into fresh registers, then sum = fma(block sum, As * Ws, sum). Units of work are
-// pairs of tiles. A part of them forms one line of (unit, k block) that is cut into equal runs; a tile that spans runs is added
+// pairs of tiles. A part of them forms one line of (unit, k block) that is cut into runs; a tile that spans runs is added
 // up by the block that holds its first k block, in k order, so the bits follow from the sizes and the device alone.
 #ifndef RDK_GEMM_SM90A_PAIRS_CUH
 #define RDK_GEMM_SM90A_PAIRS_CUH
