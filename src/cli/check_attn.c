@@ -57,6 +57,24 @@ static void fill_tables(const attn_shape *s, int64_t blocks, int64_t max_blocks,
     }
 }
 
+// Positions that no row sees hold NaN: what an engine's cache has there is anything.
+static void spoil(const rd_tensor *cache, const rd_attn_args *args) {
+    const int32_t *table = args->block_table.data, *lens = args->kv_lens.data;
+    const int64_t max_blocks = args->block_table.shape[1];
+    for (int64_t seq = 0; seq < SEQS; seq++)
+        for (int64_t at = lens[seq]; at < max_blocks * BLOCK_TOKENS; at++)
+            for (int64_t i = 0; i < cache->shape[2] * cache->shape[3]; i++) {
+                const int64_t elem = table[seq * max_blocks + at / BLOCK_TOKENS] * cache->stride[0] +
+                                     at % BLOCK_TOKENS * cache->stride[1] +
+                                     i / cache->shape[3] * cache->stride[2] +
+                                     i % cache->shape[3] * cache->stride[3];
+                if (cache->dtype == RD_DTYPE_E4M3)
+                    ((uint8_t *)cache->data)[elem] = 0x7f;
+                else
+                    ((uint16_t *)cache->data)[elem] = 0x7fc0;
+            }
+}
+
 static void run_case(check_run *run, const attn_shape *s, const char *lens_name, uint64_t *state) {
     int64_t most = 0, longest = 1;
     for (int i = 0; i < SEQS; i++) {
@@ -110,6 +128,8 @@ static void run_case(check_run *run, const attn_shape *s, const char *lens_name,
             d.args.k_cache.stride[1] = 1, d.args.k_cache.stride[3] = 16;
             d.args.k_cache.stride[2] = BLOCK_TOKENS * s->head_dim;
         }
+        spoil(&d.args.k_cache, &d.args);
+        spoil(&d.args.v_cache, &d.args);
         const rd_param params[] = {RD_INT("head_dim", s->head_dim),
                                    RD_INT("gqa", s->q_heads / s->kv_heads),
                                    RD_INT("block_tokens", BLOCK_TOKENS),
