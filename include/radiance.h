@@ -328,7 +328,7 @@ typedef struct rd_gemm_args {
     uint32_t struct_size;
     rd_tensor a;       // [m, k] e4m3 (fp8block) or bf16/f16/f32; any row stride
     rd_tensor a_scale; // [m, ceil(k/128)] f32, any strides; fp8block only
-    rd_tensor w; // [n, k] e4m3 or bf16 row-major (row stride >= k), shuffle16 [n/16, 16k], or packed panels
+    rd_tensor w;       // [n, k] e4m3 or bf16 row-major (row stride >= k), or what rd_weight_pack makes of it
     rd_tensor w_scale; // [ceil(n/128), ceil(k/128)] f32 or e8m0
     rd_tensor bias;    // [n] f32 or bf16, optional
     rd_tensor c;       // [m, n] bf16, f16 or f32; any row stride
@@ -337,7 +337,9 @@ RD_API rd_status rd_gemm_run(const rd_plan *plan, const rd_gemm_args *args, void
                              rd_stream stream);
 
 // Weight layouts, named by the query key `layout`: "row" (as loaded), "shuffle16" (the (16,16) contract: byte (n,k) at
-// (n/16)*16K + (k/32)*512 + ((k%32)/16)*256 + (n%16)*16 + k%16), "panel16" (the CPU's own K-major panels of 16 rows).
+// (n/16)*16K + (k/32)*512 + ((k%32)/16)*256 + (n%16)*16 + k%16), "panel16" (the CPU's own K-major panels of 16 rows),
+// "tile64" (sm_90a: panels of 64 rows, tiles of 64 rows x 128 k one after the other in each: byte (n,k) at
+// (n/64)*64*ceil(K/128)*128 + (k/128)*8192 + (n%64)*128 + k%128).
 // rd_weight_pack writes `packed` (ws protocol: packed->data = NULL fills in dtype, shape and strides for allocation).
 RD_API rd_status rd_weight_pack(rd_ctx *ctx, const rd_tensor *w, const char *layout, rd_tensor *packed);
 
