@@ -7,10 +7,10 @@
 #include "kernels/gemm_fp8block/sm90a_args.h"
 #include "registry/registry.h"
 
+// Tiles of a weight by its k blocks: kernels count them in 32 bits, and no memory holds as many.
+enum { RDI_SM90A_TILES_MAX = 1 << 28 };
+
 // The copy engine wants 16-byte rows; a single row may have any stride.
-enum {
-    RDI_SM90A_TILES_MAX = 1 << 28
-}; // of a weight by its k blocks: kernels count them in 32 bits, and no memory holds as many
 bool rdi_sm90a_engine_can(const void *data, int64_t rows, int64_t stride_bytes);
 
 // Boxes of 128 bytes of K by `box_rows` rows under the 128-byte swizzle.
