@@ -3,13 +3,14 @@
 // the question is timed, and cuBLASLt and DeepGEMM beside them where they are given.
 //
 //   card_gemm [--device gpu:0] [--op gemm_fp8block|gemm_fp8block_w8a16|gemm_bf16] [--shapes 14336x5120,...] [--rows 1,16,...]
-//             [--edges dependent|plain|both] [--layout row] [--cublaslt PATH|none] [--deepgemm FOLDER] [--chain] > results.csv
+//             [--edges dependent|plain|both] [--layout row|tile64|shuffle16] [--cublaslt PATH|none] [--deepgemm FOLDER] [--chain] > results.csv
 //
 // Up to 128 rows a graph holds at least 60 calls, which take turns over so many copies of the weights that no cache has a part in
 // it; the median of 15 replays, divided by the calls, is the time. Before that, calls run one by one: sampled outputs are compared
 // with the formula in double, and after the replays every call's output must equal, bit for bit, what it was alone. From 2048 rows
 // on the card's power sets its clock: such cells are timed cold and warm (card.h). --chain: one call of each shape in turn, with
-// the first row of each, one line a row count. cuBLASLt's edges are its own, whatever the column says.
+// the first row of each, one line a row count. cuBLASLt's edges are its own, whatever the column says. A weight in another layout
+// than row is packed once, and the rivals, which read rows, are left out.
 #include "card.h"
 #include "cublaslt.h"
 #include "deepgemm.h"
@@ -44,6 +45,7 @@ typedef struct problem {
     int64_t m, n, k, copies, turns; // a graph holds copies * turns calls
     size_t w_elem, a_elem;          // bytes
     void *a, *w;                    // host
+    rd_tensor form;                 // of a weight, in its layout
     float *a_scale, *w_scale;
     uint16_t *alone, *replayed;                          // [copies, m, n]
     void *card_a, *card_w, *card_a_scale, *card_w_scale; // w: [copies, n, k]
@@ -93,8 +95,8 @@ static double value(const void *data, int64_t i, bool fp8) {
 static rd_gemm_args args_of(const problem *p, int64_t copy) {
     rd_gemm_args args = {.struct_size = sizeof args};
     args.a = rd_tensor_2d(p->card_a, fp8_activations() ? RD_DTYPE_E4M3 : RD_DTYPE_BF16, p->m, p->k);
-    args.w = rd_tensor_2d((unsigned char *)p->card_w + (size_t)copy * w_bytes(p),
-                          fp8_weights() ? RD_DTYPE_E4M3 : RD_DTYPE_BF16, p->n, p->k);
+    args.w = p->form;
+    args.w.data = (unsigned char *)p->card_w + (size_t)copy * w_bytes(p);
     args.c = rd_tensor_2d(p->card_c + (size_t)copy * c_bytes(p), RD_DTYPE_BF16, p->m, p->n);
     if (fp8_activations()) {
         args.a_scale = rd_tensor_2d(p->card_a_scale, RD_DTYPE_F32, p->m, p->k / 128);
@@ -272,6 +274,27 @@ static void close_count(problem *p) {
     p->a_scale = NULL, p->card_a_scale = NULL;
 }
 
+// What every copy of the weight repeats, and how long it is: the pattern, or the whole weight packed.
+static void *weight_source(problem *p, size_t *bytes) {
+    *bytes = (size_t)PATTERN_ELEMS * p->w_elem;
+    p->form = rd_tensor_2d(p->w, fp8_weights() ? RD_DTYPE_E4M3 : RD_DTYPE_BF16, p->n, p->k);
+    if (!strcmp(o.layout, "row")) return p->w;
+    unsigned char *rows = card_host(w_bytes(p));
+    for (size_t at = 0; at < w_bytes(p); at += *bytes)
+        memcpy(rows + at, p->w, *bytes < w_bytes(p) - at ? *bytes : w_bytes(p) - at);
+    p->form.data = rows;
+    rd_tensor packed = {0};
+    card_need(rd_weight_pack(NULL, &p->form, o.layout, &packed));
+    if ((size_t)(packed.shape[0] * packed.shape[1]) * p->w_elem != w_bytes(p))
+        card_fail("card_gemm: --layout %s: its weights are longer than those of layout row", o.layout);
+    packed.data = card_host(w_bytes(p));
+    card_need(rd_weight_pack(NULL, &p->form, o.layout, &packed));
+    free(rows);
+    p->form = packed;
+    *bytes = w_bytes(p);
+    return packed.data;
+}
+
 static problem open_shape(int64_t n, int64_t k, int64_t most_rows) {
     problem p = {.n = n, .k = k, .w_elem = fp8_weights() ? 1 : 2, .a_elem = fp8_activations() ? 1 : 2};
     if (n % 128 || k % 128)
@@ -288,9 +311,11 @@ static problem open_shape(int64_t n, int64_t k, int64_t most_rows) {
     card_tile(p.card_a, (size_t)(most_rows * k) * p.a_elem, p.a, (size_t)PATTERN_ELEMS * p.a_elem);
     p.card_w_scale = card_put(p.w_scale, (size_t)scales * sizeof(float));
     p.card_w = card_alloc((size_t)copies * w_bytes(&p));
+    size_t source_bytes;
+    void *source = weight_source(&p, &source_bytes);
     for (int64_t copy = 0; copy < copies; copy++)
-        card_tile((unsigned char *)p.card_w + (size_t)copy * w_bytes(&p), w_bytes(&p), p.w,
-                  (size_t)PATTERN_ELEMS * p.w_elem);
+        card_tile((unsigned char *)p.card_w + (size_t)copy * w_bytes(&p), w_bytes(&p), source, source_bytes);
+    if (source != p.w) free(source);
     p.ws = card_alloc(p.ws_bytes = RIVAL_WS_BYTES);
     return p;
 }
@@ -391,6 +416,7 @@ static void read_options(int argc, char **argv) {
 
 static void open_rivals(void) {
     char why[256];
+    if (strcmp(o.layout, "row") != 0) return;
     if (!o.cublaslt || strcmp(o.cublaslt, "none") != 0) lt = cublaslt_open(o.cublaslt, why, sizeof why);
     if (!lt && (!o.cublaslt || strcmp(o.cublaslt, "none") != 0))
         fprintf(stderr, "card_gemm: without cuBLASLt: %s\n", why);

@@ -6,7 +6,7 @@
 set -euo pipefail
 bin=${1:?"usage: figures_card.sh BIN OUT [PART ...]"} out=${2:?"usage: figures_card.sh BIN OUT [PART ...]"}
 shift 2
-parts=${*:-gemm chain bf16 w8a16 decode prefill small}
+parts=${*:-gemm chain tile64 bf16 w8a16 decode prefill small}
 day=$(date -u +%Y-%m-%d)
 blaslt=(${CUBLASLT:+--cublaslt "$CUBLASLT"})
 deepgemm=(${DEEPGEMM:+--deepgemm "$DEEPGEMM"})
@@ -19,6 +19,9 @@ for part in $parts; do
         "$bin/card_gemm" "${blaslt[@]}" "${deepgemm[@]}" --rows 1,16,32,64,96,128,512,8192 > "$out/$day-card-gemm.csv"
         "$bin/card_gemm" --cublaslt none --rows 1,16 --edges plain > "$out/$day-card-gemm-plain.csv" ;;
     chain) "$bin/card_gemm" --cublaslt none --rows 1,16 --edges both --chain > "$out/$day-card-gemm-chain.csv" ;;
+    tile64)
+        "$bin/card_gemm" --layout tile64 --cublaslt none --rows 1,16,64,128,512,8192 > "$out/$day-card-gemm-tile64.csv"
+        "$bin/card_gemm" --layout tile64 --cublaslt none --rows 1,16 --chain | tail -n +2 >> "$out/$day-card-gemm-tile64.csv" ;;
     bf16) "$bin/card_gemm" --op gemm_bf16 "${blaslt[@]}" --shapes 151936x5120,16384x5120,5120x5120,128x5120 --rows 1,16,64,128 \
         > "$out/$day-card-gemm-bf16.csv" ;;
     w8a16) "$bin/card_gemm" --op gemm_fp8block_w8a16 --cublaslt none --rows 1,16,32 > "$out/$day-card-gemm-w8a16.csv" ;;

@@ -5,6 +5,9 @@
 // allocation, no environment, no log, no sync). Every fallible call returns rd_status; rd_error_text() then names the
 // field, the value seen and what is needed. Nothing here exits, aborts or prints.
 //
+// Structs that begin with struct_size: the caller stores sizeof of it there. One of fewer bytes than the library knows is
+// refused (RD_E_INVALID names both), so a caller is built with the header of the library, or a newer one.
+//
 // Threads: an rd_ctx may be shared. Plans are immutable and may be run from several threads, each with its own
 // workspace; runs that share one context's thread pool take turns.
 #ifndef RADIANCE_H
@@ -325,7 +328,7 @@ typedef struct rd_gemm_args {
     uint32_t struct_size;
     rd_tensor a;       // [m, k] e4m3 (fp8block) or bf16/f16/f32; any row stride
     rd_tensor a_scale; // [m, ceil(k/128)] f32, any strides; fp8block only
-    rd_tensor w; // [n, k] e4m3 or bf16 row-major (row stride >= k), shuffle16 [n/16, 16k], or packed panels
+    rd_tensor w;       // [n, k] e4m3 or bf16 row-major (row stride >= k), or what rd_weight_pack makes of it
     rd_tensor w_scale; // [ceil(n/128), ceil(k/128)] f32 or e8m0
     rd_tensor bias;    // [n] f32 or bf16, optional
     rd_tensor c;       // [m, n] bf16, f16 or f32; any row stride
@@ -334,7 +337,9 @@ RD_API rd_status rd_gemm_run(const rd_plan *plan, const rd_gemm_args *args, void
                              rd_stream stream);
 
 // Weight layouts, named by the query key `layout`: "row" (as loaded), "shuffle16" (the (16,16) contract: byte (n,k) at
-// (n/16)*16K + (k/32)*512 + ((k%32)/16)*256 + (n%16)*16 + k%16), "panel16" (the CPU's own K-major panels of 16 rows).
+// (n/16)*16K + (k/32)*512 + ((k%32)/16)*256 + (n%16)*16 + k%16), "panel16" (the CPU's own K-major panels of 16 rows),
+// "tile64" (sm_90a: panels of 64 rows, tiles of 64 rows x 128 k one after the other in each: byte (n,k) at
+// (n/64)*64*ceil(K/128)*128 + (k/128)*8192 + (n%64)*128 + k%128).
 // rd_weight_pack writes `packed` (ws protocol: packed->data = NULL fills in dtype, shape and strides for allocation).
 RD_API rd_status rd_weight_pack(rd_ctx *ctx, const rd_tensor *w, const char *layout, rd_tensor *packed);
 
@@ -375,8 +380,8 @@ typedef struct rd_attn_args {
     // length up to them: longest q_len (needed on a card; 0 elsewhere = read from q_starts) and longest kv_len
     // (0 = max_blocks * block_tokens).
     int32_t max_q_len, max_kv_len;
-    // Of an e4m3 output, not read otherwise: [tokens, q_heads * head_dim / 128] f32, head_dim a multiple of 128. Codes and scales
-    // are those that quant_fp8 makes of the f32 output.
+    // Of an e4m3 output (attn_decode), not read otherwise: [tokens, q_heads * head_dim / 128] f32, any strides; head_dim a multiple of
+    // 128, so that a group lies in one head. Codes and scales are those that quant_fp8 makes of the f32 output: value = code * scale.
     rd_tensor out_scale;
     // On a card, 1: kv_lens, q_starts and block_table stand since before the launch ahead of this one in the stream began, so
     // they may be read before it ends. 0: they may be what it writes.

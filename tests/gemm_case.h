@@ -65,8 +65,8 @@ typedef struct gemm_spec {
 
 typedef struct gemm_case {
     gemm_spec spec;
-    guarded a, a_scale, w[3], w_scale, bias; // w by layout; data NULL where a layout does not apply
-    rdi_gemm_args args;                      // of layout row; c left open
+    guarded a, a_scale, w[RDI_LAYOUTS], w_scale, bias; // w by layout; data NULL where a layout does not apply
+    rdi_gemm_args args;                                // of layout row; c left open
 } gemm_case;
 
 void gemm_case_make(gemm_case *c, const gemm_spec *spec, gemm_rng *rng);

@@ -39,6 +39,25 @@ static rd_tensor cache_tensor(const attn_case *c, void *data, bool k) {
     return t;
 }
 
+// The case's operands as a caller hands them over.
+static rd_attn_args operands_of(attn_case *c) {
+    const rdi_attn_args *a = &c->args;
+    rd_attn_args args = {
+        .struct_size = sizeof args, .scale = a->scale, .softcap = a->softcap, .window = a->window};
+    args.q = rd_tensor_3d(c->q.data, a->q_dtype, a->tokens, a->q_heads, a->head_dim);
+    args.q.stride[0] = a->q_stride_token;
+    args.out = rd_tensor_3d(c->out.data, a->out_dtype, a->tokens, a->q_heads, a->head_dim);
+    args.out.stride[0] = a->out_stride_token;
+    args.k_cache = cache_tensor(c, c->k.data, true), args.v_cache = cache_tensor(c, c->v.data, false);
+    args.k_scale = rd_tensor_1d(c->k_scale, RD_DTYPE_F32, a->kv_heads);
+    args.v_scale = rd_tensor_1d(c->v_scale, RD_DTYPE_F32, a->kv_heads);
+    args.block_table = rd_tensor_2d(c->table, RD_DTYPE_I32, a->seqs, a->max_blocks);
+    args.kv_lens = rd_tensor_1d(c->kv_lens, RD_DTYPE_I32, a->seqs);
+    args.q_starts = rd_tensor_1d(c->q_starts, RD_DTYPE_I32, a->seqs + 1);
+    if (a->sinks) args.sinks = rd_tensor_1d(c->sinks, RD_DTYPE_F32, a->q_heads);
+    return args;
+}
+
 static run_case run_case_new(uint64_t *rng) {
     attn_shape s = {.seqs = 2,
                     .q_len = {2, 3},
@@ -56,24 +75,10 @@ static run_case run_case_new(uint64_t *rng) {
                     .kv_dtype = RD_DTYPE_E4M3,
                     .out_dtype = RD_DTYPE_F32};
     run_case r = {.c = case_new(&s, rng)};
-    attn_case *c = r.c;
-    rdi_attn_args *a = &c->args;
     const rd_ctx_options options = {.struct_size = sizeof options, .threads = 2};
     assert_int_equal(rd_ctx_create(&options, &r.ctx), RD_OK);
     r.plan = make_plan(r.ctx, "attn_decode", &s, 17);
-    r.args = (rd_attn_args){
-        .struct_size = sizeof r.args, .scale = a->scale, .softcap = a->softcap, .window = a->window};
-    r.args.q = rd_tensor_3d(c->q.data, s.q_dtype, a->tokens, a->q_heads, a->head_dim);
-    r.args.q.stride[0] = a->q_stride_token;
-    r.args.out = rd_tensor_3d(c->out.data, s.out_dtype, a->tokens, a->q_heads, a->head_dim);
-    r.args.out.stride[0] = a->out_stride_token;
-    r.args.k_cache = cache_tensor(c, c->k.data, true), r.args.v_cache = cache_tensor(c, c->v.data, false);
-    r.args.k_scale = rd_tensor_1d(c->k_scale, RD_DTYPE_F32, a->kv_heads);
-    r.args.v_scale = rd_tensor_1d(c->v_scale, RD_DTYPE_F32, a->kv_heads);
-    r.args.block_table = rd_tensor_2d(c->table, RD_DTYPE_I32, a->seqs, a->max_blocks);
-    r.args.kv_lens = rd_tensor_1d(c->kv_lens, RD_DTYPE_I32, a->seqs);
-    r.args.q_starts = rd_tensor_1d(c->q_starts, RD_DTYPE_I32, a->seqs + 1);
-    r.args.sinks = rd_tensor_1d(c->sinks, RD_DTYPE_F32, a->q_heads);
+    r.args = operands_of(r.c);
     return r;
 }
 
@@ -197,6 +202,61 @@ static void test_codes_of_the_reference(void **state) {
     case_free(c);
 }
 
+// Codes by rd_attn_run: scales with strides of their own, groups before tokens, are the row's own; what is wrong with them is
+// named.
+static void test_attn_run_of_codes(void **state) {
+    (void)state;
+    enum { TOKENS = 4, HEADS = 2, HEAD = 256, GROUPS = HEADS * HEAD / 128 };
+    uint64_t rng = fresh_seed("test_attn_run_of_codes");
+    attn_shape s = {.seqs = 2,
+                    .q_len = {1, 3},
+                    .kv_len = {21, 40},
+                    .q_heads = HEADS,
+                    .kv_heads = 1,
+                    .head_dim = HEAD,
+                    .block_tokens = 16,
+                    .scales = true,
+                    .q_dtype = RD_DTYPE_F32,
+                    .kv_dtype = RD_DTYPE_E4M3,
+                    .out_dtype = RD_DTYPE_F32};
+    run_case r = {.c = case_new(&s, &rng)};
+    attn_case *c = r.c;
+    const rd_ctx_options options = {.struct_size = sizeof options, .threads = 2};
+    assert_int_equal(rd_ctx_create(&options, &r.ctx), RD_OK);
+    s.out_dtype = RD_DTYPE_E4M3;
+    r.plan = make_plan(r.ctx, "attn_decode", &s, 17);
+    uint8_t codes[2][TOKENS * HEADS * HEAD];
+    float direct[TOKENS][GROUPS], scales[GROUPS][TOKENS + 1];
+    memset(scales, 0x5a, sizeof scales);
+    const float gap = scales[0][TOKENS];
+    r.args = operands_of(c);
+    r.args.out = rd_tensor_3d(codes[0], RD_DTYPE_E4M3, TOKENS, HEADS, HEAD);
+    r.args.out_scale = rd_tensor_2d(scales, RD_DTYPE_F32, TOKENS, GROUPS);
+    r.args.out_scale.stride[0] = 1, r.args.out_scale.stride[1] = TOKENS + 1;
+    EXPECT(args.out_scale.data = NULL, "out_scale: data=NULL");
+    EXPECT(args.out_scale.dtype = RD_DTYPE_BF16, "out_scale: dtype=bf16, needs fp32");
+    EXPECT(args.out_scale.shape[0] = 3, "out_scale: shape[0]=3, needs 4");
+    EXPECT(args.out_scale.shape[1] = 2, "out_scale: shape[1]=2, needs 4");
+    EXPECT(args.out_scale.stride[1] = 0, "out_scale: ");
+    EXPECT(args.out_scale.device = 1, "out_scale: device=1, needs 0");
+    EXPECT(args.struct_size = offsetof(rd_attn_args, out_scale), "struct_size=");
+    if (rd_attn_run(r.plan, &r.args, NULL, NULL, NULL) != RD_OK) fail_msg("%s", rd_error_text());
+    c->args.out = codes[1], c->args.out_dtype = RD_DTYPE_E4M3;
+    c->args.out_stride_token = HEADS * HEAD, c->args.out_stride_head = HEAD;
+    c->args.out_scale = direct[0], c->args.out_scale_stride_token = GROUPS;
+    c->args.out_scale_stride_group = 1;
+    rdi_par *par = NULL;
+    assert_int_equal(rdi_par_create(1, NULL, NULL, &par), RD_OK);
+    reference_of("attn_decode")->run(&c->args, NULL, par);
+    rdi_par_free(par);
+    assert_memory_equal(codes[0], codes[1], sizeof codes[0]);
+    for (int g = 0; g < GROUPS; g++) {
+        for (int t = 0; t < TOKENS; t++) assert_memory_equal(&scales[g][t], &direct[t][g], sizeof(float));
+        assert_memory_equal(&scales[g][TOKENS], &gap, sizeof gap);
+    }
+    run_case_free(&r);
+}
+
 static void test_attn_run_refuses_bad_tables(void **state) {
     (void)state;
     uint64_t rng = fresh_seed("test_attn_run_refuses_bad_tables");
@@ -250,6 +310,7 @@ int main(void) {
         cmocka_unit_test(test_attn_run_gives_the_rows_bits),
         cmocka_unit_test(test_attn_run_refuses_bad_tensors),
         cmocka_unit_test(test_codes_of_the_reference),
+        cmocka_unit_test(test_attn_run_of_codes),
         cmocka_unit_test(test_attn_run_refuses_bad_tables),
         cmocka_unit_test(test_attn_run_refuses_what_the_plan_lacks),
     };

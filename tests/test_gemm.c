@@ -134,7 +134,7 @@ static void check_case(const gemm_spec *spec, gemm_rng *rng) {
         const rdi_row *row = &rdi_rows[i];
         if (!gemm_row_takes(row, &g) || (row->isa == RDI_ISA_NONE && !slow_too)) continue;
         bool in_class = !strcmp(row->info.order, "cpu");
-        for (int layout = 0; layout < 3; layout++) {
+        for (int layout = 0; layout < RDI_LAYOUTS; layout++) {
             int threads = 1 + (layout + (int)i) % 3;
             if (!gemm_case_has_layout(&g, (rdi_weight_layout)layout)) continue;
             guarded c = gemm_row_run(row, &g, (rdi_weight_layout)layout, pools[threads]);
@@ -291,12 +291,12 @@ static void check_poisoned(const gemm_spec *spec, gemm_rng *rng, int kind) {
                       spec->a_dtype == RD_DTYPE_E4M3 ? NAN : INFINITY);
     if (kind == 2)
         g.w_scale.data[n_bad / 128 * g.args.w_scale_stride_n + k_bad / 128 * g.args.w_scale_stride_k] = 0xff;
-    for (int layout = 1; layout < 3; layout++) guarded_free(&g.w[layout]);
-    memset(&g.w[1], 0, 2 * sizeof g.w[1]);
+    for (int layout = 1; layout < RDI_LAYOUTS; layout++) guarded_free(&g.w[layout]);
+    memset(&g.w[1], 0, (RDI_LAYOUTS - 1) * sizeof g.w[1]);
     pack_layouts(&g);
     for (int32_t i = 0; i < rdi_row_count; i++) {
         if (!gemm_row_takes(&rdi_rows[i], &g)) continue;
-        for (int layout = 0; layout < 3; layout++) {
+        for (int layout = 0; layout < RDI_LAYOUTS; layout++) {
             if (!gemm_case_has_layout(&g, (rdi_weight_layout)layout)) continue;
             guarded c = gemm_row_run(&rdi_rows[i], &g, (rdi_weight_layout)layout, pools[2]);
             for (int64_t m = 0; m < spec->m; m++)
@@ -343,8 +343,8 @@ static void test_gemm_every_code_is_widened_exactly(void **state) {
     for (int64_t i = 0; i < 2 * 2; i++)
         rdi_store_f32(g.w_scale.data, RD_DTYPE_F32,
                       i / 2 * g.args.w_scale_stride_n + i % 2 * g.args.w_scale_stride_k, 1.0f);
-    for (int layout = 1; layout < 3; layout++) guarded_free(&g.w[layout]);
-    memset(&g.w[1], 0, 2 * sizeof g.w[1]);
+    for (int layout = 1; layout < RDI_LAYOUTS; layout++) guarded_free(&g.w[layout]);
+    memset(&g.w[1], 0, (RDI_LAYOUTS - 1) * sizeof g.w[1]);
     pack_layouts(&g);
     for (int32_t i = 0; i < rdi_row_count; i++) {
         if (!gemm_row_takes(&rdi_rows[i], &g)) continue;

@@ -54,8 +54,8 @@ static rd_status run(const rd_plan *plan, const rd_gemm_args *args) {
 // 0x38 is 1.0: every output is K * 0.5 * 2 = 160, with and without a layout, padded rows and bias.
 static void test_gemm_run_gives_the_sum(void **state) {
     (void)state;
-    for (int layout = 0; layout < 3; layout++) {
-        const char *words[] = {"row", "shuffle16", "panel16"};
+    for (int layout = 0; layout < 4; layout++) {
+        const char *words[] = {"row", "shuffle16", "panel16", "tile64"};
         rd_plan *plan = plan_of("gemm_fp8block", words[layout]);
         rd_gemm_args args = good_args();
         args.w.stride[0] = K + 8;
@@ -164,7 +164,7 @@ static void test_weight_pack_names_wrong_arguments(void **state) {
     (void)state;
     rd_tensor good = rd_tensor_2d(w, RD_DTYPE_E4M3, N, K), packed = {0}, bad;
     assert_int_equal(rd_weight_pack(ctx, &good, "panel8", &packed), RD_E_INVALID);
-    assert_non_null(strstr(rd_error_text(), "layout=panel8, needs one of: shuffle16 panel16"));
+    assert_non_null(strstr(rd_error_text(), "layout=panel8, needs one of: shuffle16 panel16 tile64"));
     bad = rd_tensor_2d(w, RD_DTYPE_E4M3, 24, K);
     assert_int_equal(rd_weight_pack(ctx, &bad, "shuffle16", &packed), RD_E_INVALID);
     assert_non_null(strstr(rd_error_text(), "n=24, shuffle16 needs a multiple of 16"));

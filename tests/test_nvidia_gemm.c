@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "kernels/gemm_fp8block/layout.h"
 #include "kernels/gemm_fp8block/sm90a_args.h"
 #include "kernels/rows.h"
 #include "support/gemm_args.h"
@@ -60,7 +61,7 @@ static void test_step_cut(void **state) {
         assert_int_equal(out[0].grid[0], 132);
         assert_int_equal(out[0].block[0], cases[i].threads);
         assert_true(out[0].dependent && out[0].shared_bytes <= 227 * 1024);
-        assert_int_equal(out[0].map_count, 2);
+        assert_int_equal(out[0].map_count, cases[i].wide ? 2 : 1);
         // The split of K is the same for every number of tokens: that is what order class "step" says.
         if (cases[i].wide) {
             const rdk_gemm_pairs_args args = pairs_args(&out[0]);
@@ -77,7 +78,7 @@ static void test_step_cut(void **state) {
             assert_int_equal(args.k_blocks, 40);
             if (i == 0) first = args.runs;
             assert_memory_equal(&args.runs, &first, sizeof first);
-            assert_int_equal(out[0].map[0].box[1], 128);
+            assert_int_equal(out[0].map[0].box[1], 64);
             assert_int_equal(out[0].map[0].dim[1], 14336);
         }
     }
@@ -279,11 +280,79 @@ static void test_chunk_repacks(void **state) {
     assert_int_equal(repack.to % 16, 0);
 }
 
+// ---- layout tile64 -----------------------------------------------------------------------------------------------------
+// A box that starts at any row of its panel holds, row by row, what the layout says stands there.
+static void check_boxes(const rdi_gemm_args *a, const rdi_tensor_map *map, int32_t k_blocks) {
+    const int64_t box = map->box[1], rows = (a->n + 63) / 64 * 64;
+    assert_int_equal(map->dim[0], 128);
+    assert_int_equal(map->dim[1], rows * k_blocks);
+    assert_int_equal(map->stride_bytes[1], 128);
+    assert_int_equal(64 % box, 0);
+    for (int64_t row = 0; row < rows; row += box)
+        for (int32_t kb = 0; kb < k_blocks; kb++) {
+            const rdk_place from = rdk_box_place(1, k_blocks, (int32_t)row, kb);
+            assert_int_equal(from.x, 0);
+            for (int64_t i = 0; i < box && row + i < a->n; i++)
+                assert_int_equal((from.y + i) * 128, rdi_weight_offset(a, row + i, kb * 128));
+        }
+}
+
+static void test_tiles(void **state) {
+    (void)state;
+    static const int64_t counts[] = {1, 16, 32, 33, 64, 128},
+                         shapes[][2] = {{576, 3884}, {14336, 256}, {100, 130}};
+    rdi_launch out[RDI_MAX_LAUNCHES];
+    for (size_t s = 0; s < RDI_COUNT(shapes); s++) {
+        const int32_t k_blocks = (int32_t)(shapes[s][1] + 127) / 128;
+        for (size_t i = 0; i < RDI_COUNT(counts); i++) {
+            rdi_gemm_args a = gemm(counts[i], shapes[s][0], shapes[s][1]);
+            a.layout = RDI_LAYOUT_TILE64, a.a_stride = (a.k + 15) / 16 * 16;
+            assert_int_equal(rdi_gemm_step_sm90a_geometry(&a, (void *)64, &h200, out), 1);
+            const bool wide = counts[i] > 16;
+            assert_int_equal(wide ? pairs_args(&out[0]).w_tiled : step_args(&out[0]).w_tiled, 1);
+            check_boxes(&a, &out[0].map[wide ? 1 : 0], k_blocks);
+            if (wide) assert_int_equal(out[0].map[1].box[1], pairs_args(&out[0]).w_box);
+            a.w = (void *)8200; // no place for the copy engine: rows of tiles by hand
+            assert_int_equal(rdi_gemm_step_sm90a_geometry(&a, (void *)64, &h200, out), (counts[i] + 31) / 32);
+            const rdk_gemm_step_args args = step_args(&out[0]);
+            assert_int_equal(args.use_maps, 0);
+            assert_int_equal(args.w_stride, 128);
+            assert_int_equal(args.w_rows, (shapes[s][0] + 63) / 64 * 64 * k_blocks);
+        }
+        for (int64_t m = 129; m < 3000; m = m * 3 / 2) { // tiles of every width
+            rdi_gemm_args a = gemm(m, shapes[s][0], shapes[s][1]);
+            a.layout = RDI_LAYOUT_TILE64, a.a_stride = (a.k + 15) / 16 * 16;
+            assert_int_equal(rdi_gemm_chunk_sm90a_geometry(&a, (void *)4096, &h200, out), 1);
+            const rdk_gemm_pairs_args args = pairs_args(&out[0]);
+            int32_t tokens, columns;
+            assert_int_equal(sscanf(out[0].kernel, "rdk_gemm_fp8block_chunk_sm90a_%dx%d", &tokens, &columns),
+                             2);
+            assert_int_equal(columns / 2 % args.w_box, 0);
+            assert_int_equal(out[0].map[1].box[1], args.w_box);
+            check_boxes(&a, &out[0].map[1], k_blocks);
+        }
+    }
+    rdi_gemm_args a = gemm(300, 100, 130);
+    rdk_gemm_repack_args repack;
+    a.layout = RDI_LAYOUT_TILE64, a.a_stride = 144, a.w = (void *)8200;
+    assert_int_equal(rdi_gemm_chunk_sm90a_geometry(&a, (void *)4096, &h200, out), 2);
+    memcpy(&repack, out[0].args, sizeof repack);
+    assert_int_equal(repack.rows, 128 * 2);
+    assert_int_equal(repack.bytes, 128);
+    assert_int_equal(repack.from_stride, 128);
+    assert_int_equal(repack.to, (uintptr_t)out[1].map[1].base);
+    assert_int_equal(repack.to + 128 * 2 * 128 - 4096, rdi_gemm_chunk_sm90a_ws(&a, 132));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_step_cut),           cmocka_unit_test(test_runs_of_the_step_cut),
-        cmocka_unit_test(test_step_splits_tokens), cmocka_unit_test(test_step_of_odd_shapes),
-        cmocka_unit_test(test_chunk_walk),         cmocka_unit_test(test_chunk_repacks),
+        cmocka_unit_test(test_step_cut),
+        cmocka_unit_test(test_runs_of_the_step_cut),
+        cmocka_unit_test(test_step_splits_tokens),
+        cmocka_unit_test(test_step_of_odd_shapes),
+        cmocka_unit_test(test_chunk_walk),
+        cmocka_unit_test(test_chunk_repacks),
+        cmocka_unit_test(test_tiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

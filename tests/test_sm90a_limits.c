@@ -71,16 +71,19 @@ static void test_gemms(void **state) {
     static const struct {
         const char *op;
         rd_dtype a, w;
-    } ops[] = {{"gemm_fp8block", RD_DTYPE_E4M3, RD_DTYPE_E4M3},
-               {"gemm_fp8block_w8a16", RD_DTYPE_BF16, RD_DTYPE_E4M3},
-               {"gemm_fp8block_w8a16", RD_DTYPE_F32, RD_DTYPE_E4M3},
-               {"gemm_bf16", RD_DTYPE_BF16, RD_DTYPE_BF16},
-               {"gemm_bf16", RD_DTYPE_F32, RD_DTYPE_BF16}};
+        rdi_weight_layout layout;
+    } ops[] = {{"gemm_fp8block", RD_DTYPE_E4M3, RD_DTYPE_E4M3, RDI_LAYOUT_ROW},
+               {"gemm_fp8block", RD_DTYPE_E4M3, RD_DTYPE_E4M3, RDI_LAYOUT_TILE64},
+               {"gemm_fp8block_w8a16", RD_DTYPE_BF16, RD_DTYPE_E4M3, RDI_LAYOUT_ROW},
+               {"gemm_fp8block_w8a16", RD_DTYPE_F32, RD_DTYPE_E4M3, RDI_LAYOUT_ROW},
+               {"gemm_bf16", RD_DTYPE_BF16, RD_DTYPE_BF16, RDI_LAYOUT_ROW},
+               {"gemm_bf16", RD_DTYPE_F32, RD_DTYPE_BF16, RDI_LAYOUT_ROW}};
     for (size_t o = 0; o < RDI_COUNT(ops); o++)
         for (size_t i = 0; i < RDI_COUNT(sizes) * RDI_COUNT(sizes) * RDI_COUNT(sizes); i++) {
             const int64_t m = sizes[i % RDI_COUNT(sizes)], n = sizes[i / RDI_COUNT(sizes) % RDI_COUNT(sizes)],
                           k = sizes[i / RDI_COUNT(sizes) / RDI_COUNT(sizes)];
             rdi_gemm_args a = gemm_args(m, n, k, ops[o].a, ops[o].w);
+            a.layout = ops[o].layout;
             run_rows(ops[o].op, &a, m, k);
         }
 }

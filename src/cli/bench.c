@@ -276,7 +276,7 @@ rd_status cli_run_bench(int argc, char **argv) {
         CLI_OPTION_THREADS(&o.threads),
         {"--shape", CLI_TEXT, &o.shape, "M=..,N=..,K=..", "one shape instead of the usual ones", 0, 0},
         {"--layout", CLI_TEXT, &o.layout, "NAME",
-         "weight layout: row (default on a card), shuffle16, panel16 (default)", 0, 0},
+         "weight layout: row (default on a card), shuffle16, tile64, panel16 (default)", 0, 0},
         {"--kernel", CLI_TEXT, &o.kernel, "NAME", "one kernel row", 0, 0},
         {"--all", CLI_FLAG, &o.all, NULL, "every row that takes the shape, plain C too", 0, 0},
         {"--rival", CLI_TEXT, &o.rival, "NAME", "onednn, or the path of a driver: see bench/rivals", 0, 0},

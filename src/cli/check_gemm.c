@@ -14,7 +14,7 @@
 
 enum { BLOCK = 128, JUDGED_ROWS = 64, GAP = 0x5a };
 static const int64_t quick_judged_products = 30000000, quick_row_products = 20000000000;
-static const char *const layouts[] = {"row", "shuffle16", "panel16"};
+static const char *const layouts[] = {"row", "shuffle16", "panel16", "tile64"};
 
 typedef struct gemm_data {
     check_run *run;
@@ -177,6 +177,8 @@ static void run_layouts(check_run *run, gemm_data *d, const char *name) {
         run->status = cli_error(RD_E_NOMEM, "out of memory");
     for (int i = 0; i < CLI_COUNT(layouts) && run->status == RD_OK; i++) {
         d->layout = layouts[i];
+        // A card's checkers take their time: tiles where N has a tail alone.
+        if (run->small && !run->full && !strcmp(d->layout, "tile64") && d->n % BLOCK == 0) continue;
         const rd_param params[] = {RD_INT("n", d->n),
                                    RD_INT("k", d->k),
                                    RD_WORD("a_dtype", rd_dtype_name(d->a_dtype)),

@@ -363,8 +363,7 @@ void check_rope_kv_write(check_run *run) {
 // ---- sample: the same token but where the draw falls within f32 rounding of a boundary -------------------------------------
 
 // Every mix of the settings comes around in 32 rows. equal: 0, or logits are 0 and +-2 but for a few and so many neighbours share one, so
-// that draws and the bound of a small top_k fall among many equal tokens; 32 of them meet in a warp, which the checkers of races
-// follow faster.
+// that draws and the bound of a small top_k fall among many equal tokens.
 static void sample_case(check_run *run, uint64_t *state, int64_t vocab, int64_t rows, int64_t equal) {
     float *logits = check_values(state, RD_DTYPE_F32, rows * vocab, equal ? 1 : 3);
     rd_sample_row *settings = calloc((size_t)rows, sizeof *settings);
@@ -394,15 +393,18 @@ static void sample_case(check_run *run, uint64_t *state, int64_t vocab, int64_t 
     free(logits), free(settings);
 }
 
+typedef struct sample_grid { // a vocabulary of 0 ends it
+    int64_t vocab, rows, equal;
+} sample_grid;
+
 void check_sample(check_run *run) {
-    static const struct grid {
-        int64_t vocab, rows, equal;
-    } whole[] = {{1, 1000, 0},   {17, 1000, 0},   {1000, 1000, 0},
-                 {49152, 40, 0}, {1000, 1000, 1}, {49152, 40, 1}},
-      small[] = {{1, 2, 0}, {17, 8, 0}, {1000, 16, 0}, {20000, 8, 0}, {1000, 8, 32}, {16384, 4, 32}};
-    const bool few = run->small && !run->full;
-    const struct grid *grid = few ? small : whole;
+    static const sample_grid whole[] = {
+        {1, 1000, 0}, {17, 1000, 0}, {1000, 1000, 0}, {49152, 40, 0}, {1000, 1000, 1}, {49152, 40, 1}, {0}};
+    static const sample_grid small[] = {
+        {1, 2, 0}, {17, 8, 0}, {1000, 16, 0}, {20000, 8, 0}, {1000, 8, 32}, {16384, 4, 32}, {0}};
+    // A checker of a card's races takes seconds for a launch, however few its rows.
+    static const sample_grid followed[] = {{1001, 16, 0}, {1000, 8, 32}, {2560, 1, 2560}, {0}};
+    const sample_grid *grid = !run->small || run->full ? whole : run->simulated ? small : followed;
     uint64_t state = run->seed;
-    for (int i = 0; i < (few ? CLI_COUNT(small) : CLI_COUNT(whole)); i++)
-        sample_case(run, &state, grid[i].vocab, grid[i].rows, grid[i].equal);
+    for (; grid->vocab; grid++) sample_case(run, &state, grid->vocab, grid->rows, grid->equal);
 }

@@ -69,14 +69,10 @@ static rd_status check_scale(const gemm_call *call, const char *field, const rd_
 }
 
 static rd_status check_layout(const gemm_call *call) {
-    static const char *const words[] = {"row", "shuffle16", "panel16"};
     const char *word = rdi_plan_word(call->plan, "layout");
-    for (int i = 0; word && i < 3; i++)
-        if (!strcmp(word, words[i])) {
-            call->out->layout = (rdi_weight_layout)i;
-            return RD_OK;
-        }
-    return rdi_fail(RD_E_INVALID, "%s: layout=%s, needs one of: row shuffle16 panel16", call->op,
+    call->out->layout = word ? rdi_layout_named(word) : RDI_LAYOUTS;
+    if (call->out->layout != RDI_LAYOUTS) return RD_OK;
+    return rdi_fail(RD_E_INVALID, "%s: layout=%s, needs one of: row shuffle16 panel16 tile64", call->op,
                     word ? word : "(not given)");
 }
 
@@ -85,7 +81,8 @@ static rd_status check_weight(const gemm_call *call, const char *dtype) {
     rdi_gemm_args *out = call->out;
     RDI_TRY(check_layout(call));
     RDI_TRY(check_matrix(call, "w", w, "w_dtype", dtype, false));
-    int64_t rows = out->n, columns = out->k, panels = rdi_ceil_div(out->n, RDI_PANEL_ROWS);
+    const int64_t rows = rdi_ceil_div(out->n, rdi_layout_panel_rows(out->layout)),
+                  columns = rdi_layout_panel_elems(out->layout, w->dtype, out->k);
     if (out->layout == RDI_LAYOUT_SHUFFLE16) {
         if (out->n % 16)
             return rdi_fail(RD_E_INVALID, "%s: n=%lld, shuffle16 needs a multiple of 16", call->op,
@@ -93,11 +90,6 @@ static rd_status check_weight(const gemm_call *call, const char *dtype) {
         if (out->k % 32)
             return rdi_fail(RD_E_INVALID, "%s: k=%lld, shuffle16 needs a multiple of 32", call->op,
                             (long long)out->k);
-        rows = panels;
-        columns = 16 * out->k;
-    } else if (out->layout == RDI_LAYOUT_PANEL16) {
-        rows = panels;
-        columns = rdi_panel_elems(w->dtype, out->k);
     }
     RDI_TRY(rdi_check_dim(call->op, "w", w, 0, rows));
     RDI_TRY(rdi_check_dim(call->op, "w", w, 1, columns));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What src/ops/<family>.c needs of a plan: its normalised query, the row for an interval value, the pool.
 //
-// Key words fixed for all: dtypes "fp32 bf16 fp16 fp8_e4m3 e8m0"; layout "row shuffle16 panel16"; fuse "none rmsnorm
+// Key words fixed for all: dtypes "fp32 bf16 fp16 fp8_e4m3 e8m0"; layout "row shuffle16 panel16 tile64"; fuse "none rmsnorm
 // add_rmsnorm silu_mul gelu_mul"; k_order "dim" (head_dim contiguous) or "token" (16 tokens contiguous per dim: token stride 1, dim
 // stride 16, block_tokens a multiple of 16, stride between 16-token groups 16*head_dim); style "neox interleaved"; act "silu
 // gelu_tanh"; window, softcap, sinks, causal, residual, bias, qk_norm 0 or 1.

@@ -10,7 +10,7 @@ typedef struct pack_job {
     rdi_gemm_args from; // only what describes the weight
     uint8_t *to;
     int64_t panel_bytes;
-    bool shuffle;
+    rdi_weight_layout layout;
     rdi_tiles tiles; // panels
 } pack_job;
 
@@ -21,8 +21,10 @@ static void pack_body(void *arg, int32_t worker, int32_t workers) {
     for (int64_t panel, end; rdi_tiles_next(&job->tiles, &panel, &end);)
         for (; panel < end; panel++) {
             uint8_t *to = job->to + panel * job->panel_bytes;
-            if (job->shuffle)
+            if (job->layout == RDI_LAYOUT_SHUFFLE16)
                 rdi_weight_pack_shuffle16(&job->from, panel, to);
+            else if (job->layout == RDI_LAYOUT_TILE64)
+                rdi_weight_pack_tile64(&job->from, panel, to);
             else
                 rdi_weight_pack_panel(&job->from, panel, to);
         }
@@ -46,10 +48,13 @@ static rd_status check_source(const rd_tensor *w) {
     return RD_OK;
 }
 
-static rd_status check_shuffle(const rd_tensor *w) {
+// What a layout asks of the weight.
+static rd_status check_layout(const rd_tensor *w, rdi_weight_layout layout) {
+    if (layout == RDI_LAYOUT_PANEL16) return RD_OK;
     if (w->dtype != RD_DTYPE_E4M3)
-        return rdi_fail(RD_E_INVALID, "weight_pack: w: dtype=%s, shuffle16 needs fp8_e4m3",
-                        rd_dtype_name(w->dtype));
+        return rdi_fail(RD_E_INVALID, "weight_pack: w: dtype=%s, %s needs fp8_e4m3", rd_dtype_name(w->dtype),
+                        rdi_layout_word(layout));
+    if (layout != RDI_LAYOUT_SHUFFLE16) return RD_OK;
     if (w->shape[0] % 16)
         return rdi_fail(RD_E_INVALID, "weight_pack: n=%lld, shuffle16 needs a multiple of 16",
                         (long long)w->shape[0]);
@@ -69,12 +74,13 @@ rd_status rd_weight_pack(rd_ctx *ctx, const rd_tensor *w, const char *layout, rd
     pack_job job = {
         .from = {
             .n = w->shape[0], .k = w->shape[1], .w = w->data, .w_stride = w->stride[0], .w_dtype = w->dtype}};
-    job.shuffle = !strcmp(layout, "shuffle16");
-    if (!job.shuffle && strcmp(layout, "panel16"))
-        return rdi_fail(RD_E_INVALID, "weight_pack: layout=%s, needs one of: shuffle16 panel16", layout);
-    if (job.shuffle) RDI_TRY(check_shuffle(w));
-    int64_t panels = rdi_ceil_div(job.from.n, RDI_PANEL_ROWS);
-    int64_t elems = job.shuffle ? 16 * job.from.k : rdi_panel_elems(w->dtype, job.from.k);
+    job.layout = rdi_layout_named(layout);
+    if (job.layout == RDI_LAYOUT_ROW || job.layout == RDI_LAYOUTS)
+        return rdi_fail(RD_E_INVALID, "weight_pack: layout=%s, needs one of: shuffle16 panel16 tile64",
+                        layout);
+    RDI_TRY(check_layout(w, job.layout));
+    int64_t panels = rdi_ceil_div(job.from.n, rdi_layout_panel_rows(job.layout));
+    int64_t elems = rdi_layout_panel_elems(job.layout, w->dtype, job.from.k);
     rd_tensor dense = rd_tensor_2d(packed->data, w->dtype, panels, elems);
     if (!packed->data) {
         *packed = dense;

@@ -174,10 +174,20 @@ __device__ __forceinline__ void prefetch_box(const void *map, int32_t x, int32_t
 __device__ __forceinline__ void prefetch_map(const void *map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
-// Sixteen bytes past the first-level cache, zero when !valid.
+// Sixteen bytes past the first-level cache, of which the first `bytes` are read and the others zero. Ordinary accesses, unlike the
+// copies above: see fence_async.
+__device__ __forceinline__ void copy_part(void *to, const void *from, int32_t bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(smem_address(to)), "l"(from), "r"(bytes) : "memory");
+}
 __device__ __forceinline__ void copy_vector(void *to, const void *from, bool valid) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(smem_address(to)), "l"(from), "r"(valid ? 16 : 0)
-                 : "memory");
+    copy_part(to, from, valid ? 16 : 0);
+}
+// This thread's copies since the last such call are one group; then all but its LEFT youngest groups are there.
+__device__ __forceinline__ void copies_commit() {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int LEFT> __device__ __forceinline__ void copies_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
 }
 // Ordinary stores to shared memory before this are seen by the copy engine and the tensor cores after it.
 __device__ __forceinline__ void fence_async() {
@@ -217,6 +227,11 @@ __device__ __forceinline__ uint4 load_relaxed(const uint4 *from) {
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                  : "l"(from)
                  : "memory");
+    return v;
+}
+__device__ __forceinline__ uint32_t load_relaxed(const uint32_t *from) {
+    uint32_t v;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(from) : "memory");
     return v;
 }
 __device__ __forceinline__ void store_relaxed(uint4 *to, uint4 v) {

@@ -8,7 +8,9 @@
 typedef enum rdi_weight_layout {
     RDI_LAYOUT_ROW = 0,
     RDI_LAYOUT_SHUFFLE16,
-    RDI_LAYOUT_PANEL16
+    RDI_LAYOUT_PANEL16,
+    RDI_LAYOUT_TILE64,
+    RDI_LAYOUTS
 } rdi_weight_layout;
 
 typedef struct rdi_gemm_args {

@@ -53,3 +53,14 @@ void rdi_weight_pack_shuffle16(const rdi_gemm_args *args, int64_t panel, void *d
         for (int64_t r = 0; r < RDI_PANEL_ROWS; r++, out += 16)
             memcpy(out, row_at(args, panel * RDI_PANEL_ROWS + r, k), 16);
 }
+
+void rdi_weight_pack_tile64(const rdi_gemm_args *args, int64_t panel, void *dst) {
+    uint8_t *out = dst;
+    for (int64_t k = 0; k < args->k; k += RDI_GEMM_BLOCK)
+        for (int64_t r = 0; r < RDI_TILE_ROWS; r++, out += RDI_GEMM_BLOCK) {
+            const int64_t n = panel * RDI_TILE_ROWS + r;
+            const int64_t count = n < args->n ? rdi_min(RDI_GEMM_BLOCK, args->k - k) : 0;
+            if (count) memcpy(out, row_at(args, n, k), (size_t)count);
+            memset(out + count, 0, (size_t)(RDI_GEMM_BLOCK - count));
+        }
+}

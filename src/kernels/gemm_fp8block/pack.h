@@ -14,6 +14,8 @@ void rdi_weight_block(const rdi_gemm_args *args, int64_t panel, int64_t k_begin,
 
 // One whole panel with its header, of e4m3 or bf16 weights in layout row.
 void rdi_weight_pack_panel(const rdi_gemm_args *args, int64_t panel, void *dst);
+// 64 rows of tiles from layout row.
+void rdi_weight_pack_tile64(const rdi_gemm_args *args, int64_t panel, void *dst);
 // 16 rows of the (16,16) layout from layout row.
 void rdi_weight_pack_shuffle16(const rdi_gemm_args *args, int64_t panel, void *dst);
 

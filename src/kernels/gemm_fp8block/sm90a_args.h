@@ -14,10 +14,10 @@ typedef struct rdk_step_runs {
 } rdk_step_runs;
 
 typedef struct rdk_gemm_step_args {
-    RDK_ALIGN64 unsigned char w_map[128]; // box: 128 bytes of K x 64 or 128 weight rows
-    unsigned char a_map[128];             // box: 128 bytes of K x the kernel's tokens
-    RDK_PTR(const unsigned char) a;       // these two serve rows that the copy engine cannot address
-    RDK_PTR(const unsigned char) w;
+    RDK_ALIGN64 unsigned char w_map[128]; // box: 128 bytes of K x 64 weight rows
+    unsigned char a_map[128];             // box: 128 bytes of K x the kernel's tokens; tiles of 64 rows alone
+    RDK_PTR(const unsigned char) a;
+    RDK_PTR(const unsigned char) w; // where the copy engine cannot address its rows
     RDK_PTR(const float) a_scale;
     RDK_PTR(const void) w_scale;
     RDK_PTR(const void) bias;
@@ -26,13 +26,24 @@ typedef struct rdk_gemm_step_args {
     int64_t a_stride, w_stride, a_scale_stride_m, a_scale_stride_k, w_scale_stride_n, w_scale_stride_k,
         c_stride;
     int32_t m, n, k, k_blocks;
-    int32_t use_maps, w_scale_e8m0, bias_type, c_type;
+    int32_t w_rows; // as the copy engine sees them: in layout tile64 those of tiles
+    int32_t use_maps, w_tiled, w_scale_e8m0, bias_type, c_type;
     rdk_step_runs runs;
 } rdk_gemm_step_args;
 
 // The ring of the step kernels: stages of one weight tile and one token tile; the tokens' scales beside it. Up to 32 tokens two blocks
 // share a multiprocessor, so that the next call's ring fills while this one drains.
-enum { RDK_K_BLOCK = 128, RDK_STEP_STAGES_MAX = 12 };
+enum { RDK_K_BLOCK = 128, RDK_TILE_ROWS = 64, RDK_STEP_STAGES_MAX = 12 };
+// Where the copy engine finds a box of 128 bytes of K that starts at `row`. Layout tile64 is to it a matrix of 128-byte rows, 64 a tile,
+// tile after tile, and the box lies in one of them.
+typedef struct rdk_place {
+    int32_t x, y;
+} rdk_place;
+RDK_HOST_DEVICE rdk_place rdk_box_place(int tiled, int32_t k_blocks, int32_t row, int32_t k_block) {
+    rdk_place place = {tiled ? 0 : k_block * RDK_K_BLOCK, row};
+    if (tiled) place.y = (row / RDK_TILE_ROWS * k_blocks + k_block) * RDK_TILE_ROWS + row % RDK_TILE_ROWS;
+    return place;
+}
 RDK_HOST_DEVICE int rdk_step_stage_bytes(int tokens, int rows) {
     return (rows + tokens) * RDK_K_BLOCK;
 }
@@ -44,7 +55,7 @@ RDK_HOST_DEVICE int rdk_step_turn_tokens(int tokens) {
 enum { RDK_STEP_SCALE_UNITS = 8, RDK_STEP_SCALE_BATCHES = 4 };
 // What stands beside the ring; 1024 for the tiles' alignment.
 RDK_HOST_DEVICE int rdk_step_fixed_bytes(int tokens, int rows) {
-    return 1024 + RDK_STEP_SCALE_BATCHES * (RDK_STEP_SCALE_UNITS * (tokens + 4) * 4 + 16) +
+    return 1024 + 8 + RDK_STEP_SCALE_BATCHES * (RDK_STEP_SCALE_UNITS * (tokens + 4) * 4 + 16) +
            rows / 64 * rdk_step_turn_tokens(tokens) * RDK_STEP_TURN_PITCH * 4;
 }
 // 228 KB a multiprocessor, 1 KB of it taken a block (CUDA programming guide, compute capability 9.0). Two barriers a stage.
@@ -61,7 +72,7 @@ RDK_HOST_DEVICE int rdk_step_shared_bytes(int tokens, int rows) {
 // ---- pairs of blocks: class "chunk", and class "step" from 17 tokens on -------------------------------------------------
 typedef struct rdk_gemm_pairs_args {
     RDK_ALIGN64 unsigned char a_map[128]; // box: 128 bytes of K x half a tile's tokens
-    unsigned char w_map[128];             // box: 128 bytes of K x half a tile's weight rows
+    unsigned char w_map[128];             // box: 128 bytes of K x w_box weight rows
     RDK_PTR(const float) a_scale;
     RDK_PTR(const void) w_scale;
     RDK_PTR(const void) bias;
@@ -75,7 +86,8 @@ typedef struct rdk_gemm_pairs_args {
     int32_t group;  // units of M that are walked together before N moves on
     int32_t line_units, line_part,
         line_rest; // class "chunk": the first units are one line of (unit, k block), cut into equal runs
-    int32_t early_weights; // they are there before the kernels before this one end
+    int32_t w_tiled, w_box; // layout tile64; rows of a box, a part of half a tile
+    int32_t early_weights;  // they are there before the kernels before this one end
     int32_t w_scale_e8m0, bias_type, c_type, c_vectors;
     int32_t box_tokens; // class "step": rows of a copy of tokens
     rdk_step_runs runs; // class "step"

@@ -84,16 +84,17 @@ static chunk_plan plan_chunk(const rdi_gemm_args *a, int32_t multiprocessors) {
 // The workspace: partial sums, then operands that the copy engine cannot address where they are.
 typedef struct chunk_ws {
     size_t a, w, bytes;
-    int64_t row_bytes; // of the copied operands
+    int64_t a_row_bytes, w_row_bytes; // of the copied operands
 } chunk_ws;
 
 static chunk_ws plan_ws(const rdi_gemm_args *a, const rdi_sm90a_pairs *p) {
-    chunk_ws ws = {.row_bytes = rdi_round_up(a->k, 16)};
+    const rdi_sm90a_weight w = rdi_sm90a_weight_of(a);
+    chunk_ws ws = {.a_row_bytes = rdi_round_up(a->k, 16), .w_row_bytes = rdi_round_up(w.bytes, 16)};
     ws.a = rdi_sm90a_partial_bytes(p);
     ws.w = ws.a;
-    if (!rdi_sm90a_engine_can(a->a, a->m, a->a_stride)) ws.w += (size_t)(a->m * ws.row_bytes);
+    if (!rdi_sm90a_engine_can(a->a, a->m, a->a_stride)) ws.w += (size_t)(a->m * ws.a_row_bytes);
     ws.bytes = ws.w;
-    if (!rdi_sm90a_engine_can(a->w, a->n, a->w_stride)) ws.bytes += (size_t)(a->n * ws.row_bytes);
+    if (!w.engine_can) ws.bytes += (size_t)(w.rows * ws.w_row_bytes);
     return ws;
 }
 
@@ -120,7 +121,8 @@ int32_t rdi_gemm_chunk_sm90a_geometry(const void *args, void *ws, const rd_devic
                                       rdi_launch *out) {
     rdi_gemm_args a = *(const rdi_gemm_args *)args;
     chunk_plan p = plan_chunk(&a, device->compute_units);
-    if (!rdi_launch_takes_count("gemm", "c: tiles", p.pairs.units_m * p.pairs.units_n, RDI_SM90A_TILES_MAX) ||
+    if (!rdi_sm90a_weight_fits(&a) ||
+        !rdi_launch_takes_count("gemm", "c: tiles", p.pairs.units_m * p.pairs.units_n, RDI_SM90A_TILES_MAX) ||
         !rdi_launch_takes_count("gemm", "w: tiles by k blocks",
                                 rdi_max(p.pairs.line_units, 1) * rdi_ceil_div(a.k, RDK_K_BLOCK),
                                 RDI_SM90A_TILES_MAX))
@@ -129,14 +131,15 @@ int32_t rdi_gemm_chunk_sm90a_geometry(const void *args, void *ws, const rd_devic
     unsigned char *base = ws;
     int32_t count = 0;
     if (places.w > places.a) {
-        repack_launch(a.a, a.a_stride, a.m, a.k, base + places.a, places.row_bytes, &out[count++]);
+        repack_launch(a.a, a.a_stride, a.m, a.k, base + places.a, places.a_row_bytes, &out[count++]);
         a.a = base + places.a;
-        a.a_stride = places.row_bytes;
+        a.a_stride = places.a_row_bytes;
     }
     if (places.bytes > places.w) {
-        repack_launch(a.w, a.w_stride, a.n, a.k, base + places.w, places.row_bytes, &out[count++]);
+        const rdi_sm90a_weight w = rdi_sm90a_weight_of(&a);
+        repack_launch(w.data, w.stride, w.rows, w.bytes, base + places.w, places.w_row_bytes, &out[count++]);
         a.w = base + places.w;
-        a.w_stride = places.row_bytes;
+        a.w_stride = places.w_row_bytes;
     }
     p.pairs.early_weights = places.bytes == places.w;
     rdi_sm90a_pairs_launch(p.tile->kernel, &a, &p.pairs, base, &out[count]);

@@ -13,170 +13,7 @@
 #include "kernels/common/sm90a_wgmma.cuh"
 #include "kernels/gemm_fp8block/sm90a_args.h"
 #include "kernels/gemm_fp8block/sm90a_pairs.cuh"
-
-enum { K_BLOCK = RDK_K_BLOCK, GROUP_ROWS = 64, GROUP_BYTES = GROUP_ROWS * K_BLOCK, PREFETCH_UNITS = 4 };
-
-template <int TOKENS, int GROUPS> struct shape {
-    static constexpr int rows = GROUPS * GROUP_ROWS;
-    static constexpr int weight_bytes = GROUPS * GROUP_BYTES;
-    static constexpr int token_bytes = TOKENS * K_BLOCK;
-    static constexpr int stages = rdk_step_stages(TOKENS, rows);
-    static constexpr int threads = GROUPS * 128 + 96;
-    static constexpr int residents = TOKENS <= 32 ? 2 : 1;
-    static constexpr int turn_tokens = rdk_step_turn_tokens(TOKENS);
-    static constexpr int full_arrivals = 2;           // weights and tokens
-    static constexpr int scale_ahead = TOKENS <= 16 ? 4 : TOKENS <= 64 ? 2 : 1; // batches in flight
-};
-
-template <int TOKENS, int GROUPS> struct ring {
-    using s = shape<TOKENS, GROUPS>;
-    unsigned char tiles[s::stages][s::weight_bytes + s::token_bytes];
-    float scales[RDK_STEP_SCALE_BATCHES][RDK_STEP_SCALE_UNITS][TOKENS + 4]; // the pitch keeps eight rows off each other's banks
-    float turn[GROUPS][s::turn_tokens][RDK_STEP_TURN_PITCH];
-    uint64_t full[s::stages], empty[s::stages], scale_full[RDK_STEP_SCALE_BATCHES], scale_empty[RDK_STEP_SCALE_BATCHES];
-};
-
-struct cursor { // where a role stands in the ring
-    uint32_t slot, parity;
-    template <int STAGES> __device__ __forceinline__ void advance() {
-        if (++slot == STAGES) {
-            slot = 0;
-            parity ^= 1;
-        }
-    }
-};
-
-// A unit is two tiles: this block's.
-__device__ __forceinline__ int32_t own_tile(int32_t unit_tile) {
-    return unit_tile * 2 + blockIdx.x % 2;
-}
-
-// One warp's copy of `rows` rows of 128 bytes into a swizzled tile, for rows that the copy engine cannot address.
-__device__ __noinline__ void copy_rows(unsigned char *tile, const unsigned char *from, int64_t stride, int32_t rows,
-                                       int32_t valid_rows, int32_t valid_bytes) {
-    bool words = ((uint64_t)from | (uint64_t)stride | (uint32_t)valid_bytes) % 4 == 0;
-    for (int32_t i = threadIdx.x % 32; i < rows * (K_BLOCK / 4); i += 32) {
-        int32_t row = i / (K_BLOCK / 4), at = i % (K_BLOCK / 4) * 4;
-        uint32_t value = 0;
-        if (row < valid_rows && at < valid_bytes) {
-            const unsigned char *source = from + row * stride + at;
-            if (words)
-                value = __ldcg(reinterpret_cast<const unsigned int *>(source));
-            else
-                for (int b = 0; b < 4 && at + b < valid_bytes; b++)
-                    value |= (uint32_t)__ldcg(source + b) << 8 * b;
-        }
-        *reinterpret_cast<uint32_t *>(tile + row * K_BLOCK + ((at / 16 ^ row % 8) * 16 + at % 16)) = value;
-    }
-    fence_async();
-    __syncwarp();
-}
-
-template <int TOKENS, int GROUPS>
-__device__ __forceinline__ void produce_weights(const rdk_gemm_step_args &args, ring<TOKENS, GROUPS> &r, int32_t begin,
-                                                int32_t end) {
-    using s = shape<TOKENS, GROUPS>;
-    cursor at = {0, 1};
-    int32_t lane = threadIdx.x % 32, tile = begin / args.k_blocks, kb = begin % args.k_blocks;
-    uint64_t policy = policy_evict_first();
-    for (int32_t unit = begin; unit < end; unit++) {
-        if (unit == begin + s::stages && args.use_maps && lane == 0) { // the ring is full and the tokens may be far
-            if (GROUPS == 2) wait_dependencies();                      // 64-row tiles win by asking even before
-            for (int32_t ahead = 0; ahead < PREFETCH_UNITS && unit + ahead < end; ahead++)
-                prefetch_box(args.w_map, (unit + ahead) % args.k_blocks * K_BLOCK, own_tile((unit + ahead) / args.k_blocks) * s::rows);
-        }
-        unsigned char *to = r.tiles[at.slot];
-        int32_t row = own_tile(tile) * s::rows;
-        if (args.use_maps) {
-            if (lane == 0) {
-                barrier_wait(&r.empty[at.slot], at.parity);
-                barrier_expect(&r.full[at.slot], s::weight_bytes);
-                copy_box_once(to, args.w_map, &r.full[at.slot], kb * K_BLOCK, row, policy);
-            }
-        } else {
-            barrier_wait(&r.empty[at.slot], at.parity);
-            copy_rows(to, args.w + (int64_t)row * args.w_stride + kb * K_BLOCK, args.w_stride, s::rows, args.n - row,
-                      args.k - kb * K_BLOCK);
-            if (lane == 0) barrier_arrive(&r.full[at.slot]);
-        }
-        at.advance<s::stages>();
-        if (++kb == args.k_blocks) kb = 0, tile++;
-    }
-}
-
-template <int TOKENS, int GROUPS>
-__device__ __forceinline__ void produce_tokens(const rdk_gemm_step_args &args, ring<TOKENS, GROUPS> &r, int32_t begin,
-                                               int32_t end) {
-    using s = shape<TOKENS, GROUPS>;
-    cursor at = {0, 1};
-    int32_t lane = threadIdx.x % 32, kb = begin % args.k_blocks;
-    wait_dependencies();
-    for (int32_t unit = begin; unit < end; unit++) {
-        barrier_wait(&r.empty[at.slot], at.parity);
-        unsigned char *to = r.tiles[at.slot] + s::weight_bytes;
-        if (args.use_maps) {
-            if (lane == 0) {
-                barrier_expect(&r.full[at.slot], s::token_bytes);
-                copy_box(to, args.a_map, &r.full[at.slot], kb * K_BLOCK, 0);
-            }
-        } else {
-            copy_rows(to, args.a + kb * K_BLOCK, args.a_stride, TOKENS, args.m, args.k - kb * K_BLOCK);
-            if (lane == 0) barrier_arrive(&r.full[at.slot]);
-        }
-        at.advance<s::stages>();
-        if (++kb == args.k_blocks) kb = 0;
-    }
-}
-
-// Scales come eight k blocks at a time: a token's 32 bytes of them are one sector of the second-level cache, and all
-// multiprocessors ask the same few lines for them. Batches lie at fixed places of the line of units.
-template <int TOKENS> struct scale_batch {
-    float tokens[TOKENS / 4], weight;
-    __device__ __forceinline__ void fetch(const rdk_gemm_step_args &args, int32_t rows, int32_t batch, int32_t begin,
-                                          int32_t end) {
-        int32_t unit = batch * RDK_STEP_SCALE_UNITS + threadIdx.x % 8, token = threadIdx.x % 32 / 8;
-        int32_t tile = unit / args.k_blocks, kb = unit - tile * args.k_blocks, row = own_tile(tile) * rows;
-        const float *from = args.a_scale + kb * args.a_scale_stride_k;
-        bool valid = unit >= begin && unit < end;
-#pragma unroll
-        for (int i = 0; i < TOKENS / 4; i++)
-            tokens[i] = valid && token + 4 * i < args.m ? load_fresh(from + (token + 4 * i) * args.a_scale_stride_m) : 0.0f;
-        weight = valid && row < args.n ? load_scale(args.w_scale, row / K_BLOCK * args.w_scale_stride_n + kb * args.w_scale_stride_k,
-                                                    args.w_scale_e8m0 != 0)
-                                       : 0.0f;
-    }
-};
-
-// Where a token's scale stands in a row of them: what one lane of the product wants lies together.
-template <int TOKENS> __device__ __forceinline__ int scale_place(int token) {
-    return TOKENS == 8 ? token : token / 16 * 16 + token % 8 / 2 * 4 + token / 8 % 2 * 2 + token % 2;
-}
-
-template <int TOKENS, int GROUPS>
-__device__ __forceinline__ void produce_scales(const rdk_gemm_step_args &args, ring<TOKENS, GROUPS> &r, int32_t begin,
-                                               int32_t end) {
-    using s = shape<TOKENS, GROUPS>;
-    cursor at = {0, 1};
-    scale_batch<TOKENS> batch[s::scale_ahead];
-    wait_dependencies();
-    if (begin == end) return;
-    int32_t first = begin / RDK_STEP_SCALE_UNITS, last = (end - 1) / RDK_STEP_SCALE_UNITS;
-#pragma unroll
-    for (int d = 0; d < s::scale_ahead; d++) batch[d].fetch(args, s::rows, first + d, begin, end);
-    for (; first <= last; first += s::scale_ahead)
-#pragma unroll
-        for (int d = 0; d < s::scale_ahead; d++) {
-            if (first + d > last) return;
-            barrier_wait(&r.scale_empty[at.slot], at.parity);
-#pragma unroll
-            for (int i = 0; i < TOKENS / 4; i++)
-                r.scales[at.slot][threadIdx.x % 8][scale_place<TOKENS>(threadIdx.x % 32 / 8 + 4 * i)] =
-                    batch[d].tokens[i] * batch[d].weight;
-            barrier_arrive(&r.scale_full[at.slot]); // each lane for what it stored
-            batch[d].fetch(args, s::rows, first + d + s::scale_ahead, begin, end);
-            at.advance<RDK_STEP_SCALE_BATCHES>();
-        }
-}
+#include "kernels/gemm_fp8block/sm90a_step_ring.cuh"
 
 __device__ __forceinline__ void group_sync(int group) {
     asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
@@ -408,11 +245,12 @@ template <int TOKENS, int GROUPS> __device__ __forceinline__ void step_block(con
     launch_dependents();
     if (threadIdx.x == 0) {
         prefetch_map(args.w_map);
-        prefetch_map(args.a_map);
+        if (!s::lanes_copy) prefetch_map(args.a_map);
         for (int i = 0; i < s::stages; i++) {
             barrier_init(&r.full[i], s::full_arrivals);
             barrier_init(&r.empty[i], GROUPS * 4);
         }
+        barrier_init(&r.input, 1);
         for (int i = 0; i < RDK_STEP_SCALE_BATCHES; i++) {
             barrier_init(&r.scale_full[i], 32);
             barrier_init(&r.scale_empty[i], GROUPS * 128);

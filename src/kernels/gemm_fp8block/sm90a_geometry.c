@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches of the sm_90a GEMM kernels: arguments of the op in, launches out, no driver call.
-#include "kernels/gemm_fp8block/args.h"
+#include "kernels/gemm_fp8block/layout.h"
 #include "kernels/gemm_fp8block/sm90a_args.h"
 #include "kernels/gemm_fp8block/sm90a_geometry.h"
 #include "kernels/rows.h"
@@ -24,6 +24,33 @@ rdi_tensor_map rdi_sm90a_byte_map(uint32_t arg_offset, const void *base, int64_t
         .box = {RDK_K_BLOCK, (uint32_t)box_rows},
         .swizzle_bytes = 128,
     };
+}
+
+rdi_sm90a_weight rdi_sm90a_weight_of(const rdi_gemm_args *a) {
+    rdi_sm90a_weight w = {.data = a->w, .rows = a->n, .bytes = a->k, .stride = a->w_stride};
+    if (a->layout == RDI_LAYOUT_TILE64) {
+        w.tiled = true;
+        w.rows = rdi_round_up(a->n, RDI_TILE_ROWS) * rdi_ceil_div(a->k, RDK_K_BLOCK);
+        w.bytes = w.stride = RDK_K_BLOCK;
+    }
+    w.engine_can = rdi_sm90a_engine_can(w.data, w.rows, w.stride);
+    return w;
+}
+
+bool rdi_sm90a_weight_fits(const rdi_gemm_args *a) {
+    const rdi_sm90a_weight w = rdi_sm90a_weight_of(a);
+    return !w.tiled || rdi_launch_takes_count("gemm", "w: rows of tiles", w.rows, INT32_MAX);
+}
+
+rdi_tensor_map rdi_sm90a_weight_map(uint32_t arg_offset, const rdi_gemm_args *a, int32_t box_rows) {
+    const rdi_sm90a_weight w = rdi_sm90a_weight_of(a);
+    return rdi_sm90a_byte_map(arg_offset, w.data, w.rows, w.bytes, w.stride, box_rows);
+}
+
+// Rows of a box of weights: half a tile, or what of it lies in one panel whichever half it is.
+static int32_t weight_box(const rdi_gemm_args *a, int32_t columns) {
+    const int32_t half = columns / 2;
+    return a->layout == RDI_LAYOUT_TILE64 ? rdi_min(half & -half, RDI_TILE_ROWS) : half;
 }
 
 size_t rdi_sm90a_partial_bytes(const rdi_sm90a_pairs *p) {
@@ -58,6 +85,8 @@ void rdi_sm90a_pairs_launch(const char *kernel, const rdi_gemm_args *a, const rd
         .line_units = (int32_t)p->line_units,
         .line_part = (int32_t)(line / p->pairs),
         .line_rest = (int32_t)(line % p->pairs),
+        .w_tiled = a->layout == RDI_LAYOUT_TILE64,
+        .w_box = weight_box(a, p->columns),
         .early_weights = p->early_weights,
         .w_scale_e8m0 = a->w_scale_dtype == RD_DTYPE_E8M0,
         .bias_type = rdk_type_code(a->bias_dtype),
@@ -74,8 +103,7 @@ void rdi_sm90a_pairs_launch(const char *kernel, const rdi_gemm_args *a, const rd
     out->map_count = 2;
     out->map[0] = rdi_sm90a_byte_map(offsetof(rdk_gemm_pairs_args, a_map), a->a, a->m, a->k, a->a_stride,
                                      p->box_tokens ? p->box_tokens : p->tokens / 2);
-    out->map[1] = rdi_sm90a_byte_map(offsetof(rdk_gemm_pairs_args, w_map), a->w, a->n, a->k, a->w_stride,
-                                     p->columns / 2);
+    out->map[1] = rdi_sm90a_weight_map(offsetof(rdk_gemm_pairs_args, w_map), a, args.w_box);
 }
 
 // ---- class "step" ----------------------------------------------------------------------------------------------------
@@ -152,7 +180,7 @@ static rdi_sm90a_pairs wide_pairs(const step_cut *cut, int64_t m, const rdk_step
 
 static bool step_is_wide(const rdi_gemm_args *a) {
     return a->m > NARROW_TOKENS && rdi_sm90a_engine_can(a->a, a->m, a->a_stride) &&
-           rdi_sm90a_engine_can(a->w, a->n, a->w_stride);
+           rdi_sm90a_weight_of(a).engine_can;
 }
 
 static int32_t narrow_tokens(int64_t m) {
@@ -184,7 +212,8 @@ static const char *step_kernel(int32_t tokens, int32_t rows) {
 
 static void narrow_launch(const rdi_gemm_args *a, const step_cut *cut, const rdk_step_runs *runs, void *ws,
                           rdi_launch *out) {
-    int32_t tokens = narrow_tokens(a->m);
+    const int32_t tokens = narrow_tokens(a->m);
+    const rdi_sm90a_weight w = rdi_sm90a_weight_of(a);
     rdk_gemm_step_args kernel = {
         .a = RDK_ADDR(a->a),
         .w = RDK_ADDR(a->w),
@@ -194,7 +223,7 @@ static void narrow_launch(const rdi_gemm_args *a, const step_cut *cut, const rdk
         .c = RDK_ADDR(a->c),
         .partials = RDK_ADDR(ws),
         .a_stride = a->a_stride,
-        .w_stride = a->w_stride,
+        .w_stride = w.stride,
         .a_scale_stride_m = a->a_scale_stride_m,
         .a_scale_stride_k = a->a_scale_stride_k,
         .w_scale_stride_n = a->w_scale_stride_n,
@@ -204,8 +233,9 @@ static void narrow_launch(const rdi_gemm_args *a, const step_cut *cut, const rdk
         .n = (int32_t)a->n,
         .k = (int32_t)a->k,
         .k_blocks = (int32_t)cut->k_blocks,
-        .use_maps =
-            rdi_sm90a_engine_can(a->a, a->m, a->a_stride) && rdi_sm90a_engine_can(a->w, a->n, a->w_stride),
+        .use_maps = rdi_sm90a_engine_can(a->a, a->m, a->a_stride) && w.engine_can,
+        .w_tiled = w.tiled,
+        .w_rows = (int32_t)w.rows,
         .w_scale_e8m0 = a->w_scale_dtype == RD_DTYPE_E8M0,
         .bias_type = rdk_type_code(a->bias_dtype),
         .c_type = rdk_type_code(a->c_dtype),
@@ -217,9 +247,8 @@ static void narrow_launch(const rdi_gemm_args *a, const step_cut *cut, const rdk
     out->shared_bytes = (uint32_t)rdk_step_shared_bytes(tokens, cut->rows);
     out->dependent = true;
     if (kernel.use_maps) {
-        out->map_count = 2;
-        out->map[0] =
-            rdi_sm90a_byte_map(offsetof(rdk_gemm_step_args, w_map), a->w, a->n, a->k, a->w_stride, cut->rows);
+        out->map_count = cut->rows == RDK_TILE_ROWS ? 2 : 1;
+        out->map[0] = rdi_sm90a_weight_map(offsetof(rdk_gemm_step_args, w_map), a, RDK_TILE_ROWS);
         out->map[1] =
             rdi_sm90a_byte_map(offsetof(rdk_gemm_step_args, a_map), a->a, a->m, a->k, a->a_stride, tokens);
     }
@@ -230,7 +259,9 @@ int32_t rdi_gemm_step_sm90a_geometry(const void *args, void *ws, const rd_device
                                      rdi_launch *out) {
     const rdi_gemm_args *a = args;
     const step_cut cut = cut_step(a, device->compute_units);
-    if (!rdi_launch_takes_count("gemm", "w: tiles by k blocks", cut.units, RDI_SM90A_TILES_MAX)) return 0;
+    if (!rdi_sm90a_weight_fits(a) ||
+        !rdi_launch_takes_count("gemm", "w: tiles by k blocks", cut.units, RDI_SM90A_TILES_MAX))
+        return 0;
     const rdk_step_runs runs = lay_out_runs(&cut);
     if (step_is_wide(a)) {
         const rdi_sm90a_pairs p = wide_pairs(&cut, a->m, &runs);

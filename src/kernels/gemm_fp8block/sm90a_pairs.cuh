@@ -29,8 +29,10 @@ template <typename S> __device__ __forceinline__ void prefetch_weights(const rdk
         for (const uint32_t start = clock_now(); clock_now() - start < cycles;) {}
         if (barrier_passed(&r.full[0], 0)) break;
         const int32_t row = (unit * PAIR + (int32_t)cluster_rank()) * S::columns;
-        prefetch_box(args.w_map, kb * K_BLOCK, row);
-        prefetch_box(args.w_map, kb * K_BLOCK, row + S::columns / 2);
+        for (int32_t i = 0; i < S::columns; i += args.w_box) {
+            const rdk_place from = rdk_box_place(args.w_tiled, args.k_blocks, row + i, kb);
+            prefetch_box(args.w_map, from.x, from.y);
+        }
         if (++kb == args.k_blocks) kb = 0, unit++;
     }
 }
@@ -40,11 +42,11 @@ __device__ __forceinline__ void produce_tiles(const rdk_gemm_pairs_args &args, r
     constexpr int rows = WEIGHTS ? S::columns : S::tokens;
     const bool shared = S::step ? splits_tokens<S>() == WEIGHTS : (args.pair_m != 0) == WEIGHTS;
     const bool boxes_of_tokens = S::step && !WEIGHTS; // as long as the call's tokens ask for: what sticks out costs more than what is there
-    const int32_t box = boxes_of_tokens ? args.box_tokens : rows / 2, box_bytes = box * K_BLOCK;
-    const int32_t bytes = boxes_of_tokens && splits_tokens<S>() ? box_bytes : box_bytes * 2;
+    const int32_t half = boxes_of_tokens ? args.box_tokens : rows / 2, all = boxes_of_tokens && splits_tokens<S>() ? half : half * 2;
     const void *map = WEIGHTS ? args.w_map : args.a_map;
     const uint64_t policy = policy_evict_first();
-    const int32_t rank = cluster_rank();
+    const int32_t box = WEIGHTS ? args.w_box : half, first = shared ? (int32_t)cluster_rank() * half : 0,
+                  last = shared ? first + half : all;
     cursor<S::stages> at = {0, 1};
     walker<S> walk(args);
     int32_t others = 0, until_full = S::stages;
@@ -54,23 +56,24 @@ __device__ __forceinline__ void produce_tiles(const rdk_gemm_pairs_args &args, r
     for (piece p; walk.next(args, p);) {
 #pragma unroll 1
         for (int32_t kb = p.begin; kb < p.end; kb++) {
-            const int32_t row = WEIGHTS ? p.column : p.row, x = kb * K_BLOCK;
+            const int32_t row = WEIGHTS ? p.column : p.row;
             unsigned char *tile = r.tiles[at.slot] + (WEIGHTS ? S::a_bytes : 0);
             uint64_t *full = &r.full[at.slot];
             if constexpr (S::step && WEIGHTS)
                 if (S::prefetch > 0 && until_full-- == 0) prefetch_weights<S>(args, r, line_at + S::stages, line_end);
             barrier_wait(&r.empty[at.slot], at.parity); // of both blocks' groups
-            barrier_expect(full, bytes);
-            if (shared && S::step && WEIGHTS) {
-                copy_box_cluster_once(tile + rank * box_bytes, map, full, x, row + rank * box, 3, policy);
-            } else if (shared) {
-                copy_box_cluster(tile + rank * box_bytes, map, full, x, row + rank * box, 3);
-            } else if (S::step && WEIGHTS) {
-                copy_box_once(tile, map, full, x, row, policy);
-                copy_box_once(tile + box_bytes, map, full, x, row + box, policy);
-            } else {
-                copy_box(tile, map, full, x, row);
-                if (!S::step) copy_box(tile + box_bytes, map, full, x, row + box);
+            barrier_expect(full, all * K_BLOCK);
+            for (int32_t i = first; i < last; i += box) {
+                const rdk_place from = rdk_box_place(WEIGHTS && args.w_tiled, args.k_blocks, row + i, kb);
+                unsigned char *to = tile + i * K_BLOCK;
+                if (shared && S::step && WEIGHTS)
+                    copy_box_cluster_once(to, map, full, from.x, from.y, 3, policy);
+                else if (shared)
+                    copy_box_cluster(to, map, full, from.x, from.y, 3);
+                else if (S::step && WEIGHTS)
+                    copy_box_once(to, map, full, from.x, from.y, policy);
+                else
+                    copy_box(to, map, full, from.x, from.y);
             }
             at.advance();
         }

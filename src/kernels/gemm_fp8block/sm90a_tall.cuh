@@ -49,6 +49,7 @@ static_assert(sizeof(ring) + 1024 <= rdk_tall_shared_bytes(), "shared memory");
 // ---- producers: one lane each for weights and tokens, two warps for scales -----------------------------------------------
 template <bool WEIGHTS> __device__ __forceinline__ void produce_tiles(const rdk_gemm_pairs_args &args, ring &r) {
     constexpr int rows = WEIGHTS ? shape::columns : shape::tokens, half_bytes = rows / 2 * K_BLOCK;
+    static_assert(!WEIGHTS || rows / 2 == RDK_TILE_ROWS, "half a tile's weights are one box in every layout");
     const bool shared = (args.pair_m != 0) == WEIGHTS;
     const void *map = WEIGHTS ? args.w_map : args.a_map;
     const int32_t rank = cluster_rank();
@@ -58,16 +59,18 @@ template <bool WEIGHTS> __device__ __forceinline__ void produce_tiles(const rdk_
     for (piece p; walk.next(args, p);) {
 #pragma unroll 1
         for (int32_t kb = p.begin; kb < p.end; kb++) {
-            const int32_t row = WEIGHTS ? p.column : p.row, x = kb * K_BLOCK;
+            const int32_t row = WEIGHTS ? p.column : p.row;
+            const rdk_place low = rdk_box_place(WEIGHTS && args.w_tiled, args.k_blocks, row, kb),
+                            high = rdk_box_place(WEIGHTS && args.w_tiled, args.k_blocks, row + rows / 2, kb);
             unsigned char *tile = r.tiles[at.slot] + (WEIGHTS ? shape::a_bytes : 0);
             uint64_t *full = &r.full[at.slot];
             barrier_wait(&r.empty[at.slot], at.parity); // of both blocks' groups
             barrier_expect(full, rows * K_BLOCK);
             if (shared) {
-                copy_box_cluster(tile + rank * half_bytes, map, full, x, row + rank * (rows / 2), 3);
+                copy_box_cluster(tile + rank * half_bytes, map, full, low.x, rank ? high.y : low.y, 3);
             } else {
-                copy_box(tile, map, full, x, row);
-                copy_box(tile + half_bytes, map, full, x, row + rows / 2);
+                copy_box(tile, map, full, low.x, low.y);
+                copy_box(tile + half_bytes, map, full, high.x, high.y);
             }
             at.advance();
         }
