@@ -142,6 +142,81 @@ static void test_places_are_checked(void **state) {
     rd_ctx_free(ctx);
 }
 
+static rd_plan *plan_of(rd_ctx *ctx, const char *op, const rd_param *params, int32_t count, int64_t hi) {
+    rd_plan *plan = NULL;
+    must(rd_plan_create(ctx, op, params, count, hi ? 1 : 0, hi, &plan));
+    return plan;
+}
+static rd_tensor on_card(rd_tensor tensor) {
+    tensor.device = 1;
+    return tensor;
+}
+
+// No token, row or sequence: done at once, as on a host, though no grid is so small. An attention call still answers with its workspace.
+static void test_calls_of_nothing(void **state) {
+    (void)state;
+    rd_ctx *ctx = card_ctx();
+    if (!ctx) skip();
+    void *at = NULL;
+    must(rd_memory_alloc(ctx, 1 << 16, &at));
+    const rd_param embed[] = {RD_INT("k", 64), RD_WORD("table_dtype", "bf16"), RD_WORD("y_dtype", "bf16")};
+    rd_plan *plan = plan_of(ctx, "embed", embed, 3, 0);
+    const rd_embed_args embed_args = {.struct_size = sizeof embed_args,
+                                      .table = on_card(rd_tensor_2d(at, RD_DTYPE_BF16, 9, 64)),
+                                      .ids = on_card(rd_tensor_1d(at, RD_DTYPE_I32, 0)),
+                                      .y = on_card(rd_tensor_2d(at, RD_DTYPE_BF16, 0, 64)),
+                                      .scale = 1};
+    must(rd_embed_run(plan, &embed_args, NULL));
+    rd_plan_free(plan);
+    const rd_param rope[] = {RD_INT("head_dim", 128), RD_INT("rotary_dim", 128), RD_WORD("style", "neox"),
+                             RD_WORD("x_dtype", "bf16"), RD_INT("qk_norm", 0)};
+    plan = plan_of(ctx, "rope", rope, 5, 0);
+    const rd_rope_args rope_args = {.struct_size = sizeof rope_args,
+                                    .q = on_card(rd_tensor_3d(at, RD_DTYPE_BF16, 0, 4, 128)),
+                                    .k = on_card(rd_tensor_3d(at, RD_DTYPE_BF16, 0, 2, 128)),
+                                    .positions = on_card(rd_tensor_1d(at, RD_DTYPE_I32, 0)),
+                                    .inv_freq = on_card(rd_tensor_1d(at, RD_DTYPE_F32, 64))};
+    must(rd_rope_run(plan, &rope_args, NULL));
+    rd_plan_free(plan);
+    const rd_param sample[] = {RD_INT("vocab", 300)};
+    const rd_sample_row greedy = {0};
+    plan = plan_of(ctx, "sample", sample, 1, 0);
+    const rd_sample_args sample_args = {.struct_size = sizeof sample_args,
+                                        .logits = on_card(rd_tensor_2d(at, RD_DTYPE_F32, 0, 300)),
+                                        .rows = &greedy,
+                                        .ids = on_card(rd_tensor_1d(at, RD_DTYPE_I32, 0))};
+    size_t bytes = 1 << 16;
+    must(rd_sample_run(plan, &sample_args, at, &bytes, NULL));
+    rd_plan_free(plan);
+    const rd_param attn[] = {RD_INT("head_dim", 128),
+                             RD_INT("gqa", 2),
+                             RD_INT("block_tokens", 16),
+                             RD_WORD("q_dtype", "fp32"),
+                             RD_WORD("kv_dtype", "fp8_e4m3"),
+                             RD_WORD("out_dtype", "fp32"),
+                             RD_WORD("k_order", "dim"),
+                             RD_INT("window", 0),
+                             RD_INT("softcap", 0),
+                             RD_INT("sinks", 0),
+                             RD_INT("causal", 1)};
+    plan = plan_of(ctx, "attn_decode", attn, 11, 16);
+    for (int tokens = 0; tokens <= 1; tokens++) {
+        rd_attn_args args = {.struct_size = sizeof args, .scale = 1, .max_q_len = 1};
+        args.q = on_card(rd_tensor_3d(at, RD_DTYPE_F32, tokens, 4, 128)), args.out = args.q;
+        args.k_cache = args.v_cache = on_card(rd_tensor_4d(at, RD_DTYPE_E4M3, 2, 16, 2, 128));
+        args.kv_lens = on_card(rd_tensor_1d(at, RD_DTYPE_I32, !tokens));
+        args.q_starts = on_card(rd_tensor_1d(at, RD_DTYPE_I32, !tokens + 1));
+        args.block_table = on_card(rd_tensor_2d(at, RD_DTYPE_I32, !tokens, 1));
+        bytes = 77;
+        must(rd_attn_run(plan, &args, NULL, &bytes, NULL));
+        assert_int_equal(bytes, 0);
+        must(rd_attn_run(plan, &args, at, &bytes, NULL));
+    }
+    rd_plan_free(plan);
+    must(rd_memory_free(ctx, at));
+    rd_ctx_free(ctx);
+}
+
 static void test_host_memory_through_the_same_calls(void **state) {
     (void)state;
     rd_ctx *host = NULL;
@@ -169,6 +244,7 @@ int main(void) {
         cmocka_unit_test(test_memory_and_streams),
         cmocka_unit_test(test_run_and_graph),
         cmocka_unit_test(test_places_are_checked),
+        cmocka_unit_test(test_calls_of_nothing),
         cmocka_unit_test(test_host_memory_through_the_same_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

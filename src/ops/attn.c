@@ -261,10 +261,13 @@ rd_status rd_attn_run(const rd_plan *plan, const rd_attn_args *args, void *ws, s
                              {"block_table", &args->block_table}, {"kv_lens", &args->kv_lens},
                              {"q_starts", &args->q_starts}, {"sinks", &args->sinks}, {"out", &args->out}));
     if (args->out.dtype == RD_DTYPE_E4M3) RDI_TRY(RDI_CHECK_PLACES(plan, {"out_scale", &args->out_scale}));
+    bool done = false;
+    if (!rdi_plan_on_host(plan) &&
+        (!a.seqs || !a.tokens)) // as on a host: nothing to do, and no grid has room for it
+        return rdi_check_workspace(op, 0, ws, ws_bytes, &done);
     RDI_TRY(rdi_plan_on_host(plan) ? check_contents(op, &a) : check_bounds(op, &a));
     const rdi_row *row;
     RDI_TRY(row_of_batch(plan, &a, &row));
-    bool done = false;
     RDI_TRY(rdi_check_workspace(op, rdi_row_ws_bytes(plan, row, &a), ws, ws_bytes, &done));
     return done ? RD_OK : rdi_row_launch(plan, row, &a, ws, stream);
 }

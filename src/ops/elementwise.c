@@ -96,5 +96,6 @@ rd_status rd_embed_run(const rd_plan *plan, const rd_embed_args *args, rd_stream
         .y_dtype = args->y.dtype,
         .scale = args->scale,
     };
+    if (!kernel.tokens) return RD_OK;
     return rdi_row_launch(plan, row, &kernel, NULL, stream);
 }

@@ -106,5 +106,6 @@ rd_status rd_kv_write_run(const rd_plan *plan, const rd_kv_write_args *args, rd_
     RDI_TRY(rdi_operand_begin(plan, op, args, sizeof *args));
     RDI_TRY(rdi_kv_write_bind(plan, op, args, &kernel));
     const rdi_row *row = rdi_plan_row(plan, 0);
+    if (row && !kernel.tokens) return RD_OK;
     return row ? rdi_row_launch(plan, row, &kernel, NULL, stream) : RD_E_INVALID;
 }

@@ -81,5 +81,6 @@ rd_status rd_rope_run(const rd_plan *plan, const rd_rope_args *args, rd_stream s
     RDI_TRY(rdi_operand_begin(plan, op, args, sizeof *args));
     RDI_TRY(rdi_rope_bind(plan, op, args, &kernel));
     const rdi_row *row = rdi_plan_row(plan, 0);
+    if (row && !kernel.tokens) return RD_OK;
     return row ? rdi_row_launch(plan, row, &kernel, NULL, stream) : RD_E_INVALID;
 }

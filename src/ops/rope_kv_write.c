@@ -27,5 +27,6 @@ rd_status rd_rope_kv_write_run(const rd_plan *plan, const rd_rope_args *rope, co
     RDI_TRY(rdi_rope_bind(plan, op, rope, &kernel.rope));
     RDI_TRY(rdi_kv_write_bind(plan, op, &write, &kernel.kv));
     const rdi_row *row = rdi_plan_row(plan, 0);
+    if (row && !kernel.rope.tokens) return RD_OK;
     return row ? rdi_row_launch(plan, row, &kernel, NULL, stream) : RD_E_INVALID;
 }

@@ -55,5 +55,6 @@ rd_status rd_sample_run(const rd_plan *plan, const rd_sample_args *args, void *w
     RDI_TRY(rdi_check_workspace(op, rdi_row_ws_bytes(plan, row, &kernel), ws, ws_bytes, &done));
     if (done) return RD_OK;
     RDI_TRY(check_operands(plan, args));
+    if (!kernel.rows) return RD_OK;
     return rdi_row_launch(plan, row, &kernel, ws, stream);
 }
