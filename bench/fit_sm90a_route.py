@@ -54,7 +54,8 @@ class Chip:
 
 def fit_step(chip, cells):
     rows = [(1.0, chip.run(n, k), math.ceil(k / 128) / chip.run(n, k), t["step"]) for (n, k), t in cells.items()]
-    fixed, unit, part = solve(rows) if len(rows) > 3 else (0.0, 0.0, -1.0)
+    several = len(rows) > 3 and len({n for n, _ in cells}) > 1  # of one n, the last factor is a multiple of the first
+    fixed, unit, part = solve(rows) if several else (0.0, 0.0, -1.0)
     if part < 0:  # too few shapes to tell, and a merge gives no time back
         (fixed, unit), part = solve([(one, run, us) for one, run, _, us in rows]), 0.0
     memory = UNIT * chip.sms / chip.read
@@ -98,20 +99,48 @@ def held_out(chip, cells):
     return off, losses, other
 
 
-def main():
-    rates = [float(x) for x in sys.argv[2:5]] if len(sys.argv) > 4 else [132, 1980.0, 4917.0]
-    cells, tiles = {}, range(64, 193, 32)  # weight rows of a tile of class "chunk"
-    with open(sys.argv[1], newline="") as file:
-        for row in csv.DictReader(file):
-            word = "chunk" if "_chunk_" in row["kernel"] else "step"
-            at = cells.setdefault(int(row["m"]), {}).setdefault((int(row["n"]), int(row["k"])), {})
-            at[word] = min(float(row["us"]), at.get(word, math.inf))
+def read_sweep(path):
+    """Row count -> (n, k) -> class -> least time, and the weight rows of a tile of class "chunk". Stops at what cannot be fitted."""
+    cells, tiles = {}, range(64, 193, 32)
+    with open(path, newline="") as file:
+        reader = csv.DictReader(file)
+        for row in reader:
+            try:
+                m, n, k, us = int(row["m"]), int(row["n"]), int(row["k"]), float(row["us"])
+                word = "chunk" if "_chunk_" in row["kernel"] else "step"
+            except (KeyError, TypeError, ValueError) as error:
+                sys.exit(f"{path}: line {reader.line_num}: {error!r}, needs columns kernel, m, n, k and us of card_gemm")
+            if min(m, n, k) < 1 or not 0 < us < math.inf:
+                sys.exit(f"{path}: line {reader.line_num}: m={m} n={n} k={k} us={us}, needs numbers above 0")
+            at = cells.setdefault(m, {}).setdefault((n, k), {})
+            at[word] = min(us, at.get(word, math.inf))
             if "_w8a16_" in row["kernel"]:
                 tiles = (128,)
+    cells = {m: table for m, table in cells.items() if m >= 32}
+    for m, table in cells.items():
+        for (n, k), times in table.items():
+            if len(times) < 2:
+                sys.exit(f"{path}: m={m}, {n}x{k}: class {next(iter(times))} alone, needs step and chunk")
+        # Held out, one is left away; two unknowns ask for shapes of two sizes.
+        if len(table) < 3 or len({math.ceil(n / 64) * math.ceil(k / 128) for n, k in table}) < 3:
+            sys.exit(f"{path}: m={m}: {len(table)} shapes, needs three of different sizes or more")
+    if not cells:
+        sys.exit(f"{path}: no row count from 32 on, nothing to fit")
+    return cells, tiles
+
+
+def main():
+    if len(sys.argv) not in (2, 5):
+        sys.exit("usage: fit_sm90a_route.py SWEEP.csv [SMS CLOCK_MHZ MEMORY_GBS]")
+    try:
+        rates = [float(x) for x in sys.argv[2:]] or [132, 1980.0, 4917.0]
+    except ValueError as error:
+        sys.exit(f"{error}, needs numbers: SMS CLOCK_MHZ MEMORY_GBS")
+    if not all(0 < x < math.inf for x in rates):
+        sys.exit(f"SMS CLOCK_MHZ MEMORY_GBS: {rates}, needs numbers above 0")
+    cells, tiles = read_sweep(sys.argv[1])
     chip = Chip(*rates, tiles)
     for m, table in sorted(cells.items()):
-        if m < 32:
-            continue
         step = fit_step(chip, table)
         chunk = fit_chunk(chip, step, table)
         worst = max(abs(chip.step(step, *at) / t["step"] - 1) for at, t in table.items())

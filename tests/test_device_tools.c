@@ -86,6 +86,19 @@ static void test_checkers(void **state) {
     need(true, "skipped: gpu:0 is no card of sm_90a");
 }
 
+// What cannot be looked at is not what lacks a card.
+static void test_checkers_of_nothing(void **state) {
+    (void)state;
+    make_sanitizer(CLEAN);
+    run_tool("", "sanitize_device.sh", "no-such-build");
+    need(false, "FAILED: radiance devices, exit code 127");
+    run_tool("FAKE_CUDA=idle", "sanitize_device.sh", build_folder());
+    need(false, "compute_units=0");
+    const bool card = access("/dev/nvidia0", F_OK) == 0;
+    run_tool("FAKE_CUDA=none", "sanitize_device.sh", build_folder());
+    need(!card, card ? "FAILED: radiance devices" : "skipped: no card");
+}
+
 static void test_the_whole(void **state) {
     (void)state;
     make_sanitizer(CLEAN);
@@ -118,6 +131,8 @@ static int remove_folder(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_checkers), cmocka_unit_test(test_the_whole)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_checkers),
+                                       cmocka_unit_test(test_checkers_of_nothing),
+                                       cmocka_unit_test(test_the_whole)};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

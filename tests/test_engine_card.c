@@ -303,6 +303,38 @@ static void test_widths_share_a_pass(void **state) {
     tiny_free(&m);
 }
 
+// Two widths whose rows fill a pass that no one width fills: attention's workspace is enough for all of its rows.
+static void test_widths_fill_a_pass(void **state) {
+    (void)state;
+    if (!probe()) skip();
+    enum { KNOWN = 100, ROWS = 19 };
+    static const int widths[2] = {10, 9}; // of one width, two sessions have 18 rows
+    tiny_model m;
+    rig r;
+    int32_t ids[2][KNOWN + 10];
+    static float together[2][10 * 256], alone[10 * 256];
+    rd_step_item items[2];
+    tiny_make(&m, &tiny_even, ++seed);
+    rig_open(&r, &m,
+             (rig_options){.sessions = 2, .rows = ROWS, .context = 128, .w8a8 = 1, .device = card_device()});
+    for (int i = 0; i < 2; i++) {
+        rd_session *session = r.session;
+        random_ids(&m, ids[i], KNOWN + 10);
+        if (i) ok(rd_session_create(r.engine, &session));
+        ok(rd_session_sync(session, ids[i], KNOWN, NULL, NULL));
+        items[i] = (rd_step_item){session, ids[i] + KNOWN, widths[i], together[i]};
+    }
+    ok(rd_engine_step(r.engine, items, 2));
+    for (int i = 0; i < 2; i++) {
+        ok(rd_session_truncate(items[i].session, KNOWN));
+        items[i].logits = alone;
+        ok(rd_engine_step(r.engine, &items[i], 1));
+        assert_memory_equal(alone, together[i], sizeof(float) * (size_t)(m.spec.vocab * widths[i]));
+    }
+    rig_close(&r);
+    tiny_free(&m);
+}
+
 // One line for each matrix that keeps its order, with the contract's reason; none where all are shuffled.
 static int left_alone, with_reason;
 static void count_left_alone(void *state, rd_log_level level, const char *text) {
@@ -442,6 +474,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_one_wait_a_step),
         cmocka_unit_test(test_verify_is_replayed),
         cmocka_unit_test(test_widths_share_a_pass),
+        cmocka_unit_test(test_widths_fill_a_pass),
         cmocka_unit_test(test_prefill_is_chunk),
         cmocka_unit_test(test_layers_left_alone_are_told),
         cmocka_unit_test(test_large_steps_keep_their_class),

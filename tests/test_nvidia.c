@@ -76,6 +76,37 @@ static void test_current_context_is_used(void **state) {
         assert_string_not_equal(fake.call(i), "cuDevicePrimaryCtxRelease_v2");
 }
 
+// The last block of an axis is launched, the first beyond it is named and never reaches the driver.
+static void test_grids_beyond_an_axis(void **state) {
+    (void)state;
+    static const uint32_t most[3] = {INT32_MAX, 65535, 65535};
+    static const char *const words[3] = {"rdk_test: grid[0]=2147483648, needs 1 to 2147483647",
+                                         "rdk_test: grid[1]=65536, needs 1 to 65535",
+                                         "rdk_test: grid[2]=65536, needs 1 to 65535"};
+    rd_device_info info;
+    rdi_card *card;
+    fake.reset(9, 13000, 1);
+    assert_int_equal(open_card(&info, &card), RD_OK);
+    void *module, *kernel;
+    assert_int_equal(nv()->module_load(card, "", 1, &module), RD_OK);
+    assert_int_equal(nv()->module_kernel(card, module, "rdk_test", &kernel), RD_OK);
+    for (int axis = 0; axis < 3; axis++)
+        for (int way = 0; way < 3; way++) { // fits, one too many, none
+            uint32_t grid[3] = {1, 1, 1}, word = 0;
+            grid[axis] = way == 2 ? 0 : most[axis] + (uint32_t)way;
+            rdi_launch launch;
+            rdi_launch_fill(&launch, "rdk_test", grid, 32, &word, sizeof word);
+            launch.shared_bytes = launch.map_count = 0;
+            const int before = fake.calls();
+            const rd_status status = nv()->launch(card, kernel, &launch, NULL);
+            assert_int_equal(status, way ? RD_E_INTERNAL : RD_OK);
+            assert_true(way ? fake.calls() == before : fake.calls() > before);
+            if (way == 1) assert_non_null(strstr(rd_error_text(), words[axis]));
+        }
+    nv()->module_free(card, module);
+    nv()->close(card);
+}
+
 // One of everything, in order; stops at the first failure and frees what it has.
 static rd_status exercise(rdi_card *card) {
     void *memory = NULL, *pinned = NULL, *stream = NULL, *event = NULL, *module = NULL, *kernel = NULL,
@@ -328,6 +359,7 @@ static void test_no_spills(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_grids_beyond_an_axis),
         cmocka_unit_test(test_probe),
         cmocka_unit_test(test_current_context_is_used),
         cmocka_unit_test(test_every_call_may_fail),

@@ -4,7 +4,8 @@
 # launches every kernel: tests/test_check_kernels.c) and over the kernel that measures reading ("read": `radiance devices`). Each
 # tool and op is a process of its own, as many side by side as SANITIZE_JOBS says (default: the cores), the longest first. A run is
 # clean when the command exits with 0 and the tool's summary counts nothing: a tool that did not attach prints none, and
-# warnings do not change the exit code. Skips by name where the tool is not installed or the card is not NVIDIA's.
+# warnings do not change the exit code. Skips by name where the tool is not installed, no card is there or it is not NVIDIA's; a
+# command that is not there, or a card that cannot be used, is a failure.
 # SANITIZE_OPS, SANITIZE_TOOLS: only these. SANITIZE_SECONDS: the most that one run may take.
 set -u
 build=${1:?"usage: sanitize_device.sh BUILD [DEVICE]"} device=${2:-gpu:0} check=${3:-} op=${4:-}
@@ -36,7 +37,17 @@ if [ -n "$op" ]; then # one of them, called below
   exit "$failed"
 fi
 
-"$build/radiance" devices --device "$device" --json 2>/dev/null | grep -q '"isa":.*"sm_90a"' || {
+found=$("$build/radiance" devices --device "$device" --json 2>&1)
+code=$?
+if [ "$code" -eq 3 ] && [ ! -e /dev/nvidia0 ]; then # RD_E_NO_DEVICE of include/radiance.h
+  echo "skipped: no card"
+  exit 0
+elif [ "$code" -ne 0 ]; then
+  echo "$found"
+  echo "FAILED: radiance devices, exit code $code"
+  exit 1
+fi
+echo "$found" | grep -q '"isa":.*"sm_90a"' || {
   echo "skipped: $device is no card of sm_90a"
   exit 0
 }

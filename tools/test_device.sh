@@ -5,7 +5,7 @@
 # is done with exit code 0; a command that is not there, or a card that cannot be used, is a failure. Each part says how long it
 # took, has PART_SECONDS at most, and what it skipped is named again at the end.
 set -u
-build=$1 device=${2:-gpu:0} failed="" skipped="" started=$(date +%s)
+build=${1:?"usage: test_device.sh BUILD [DEVICE]"} device=${2:-gpu:0} failed="" skipped="" started=$(date +%s)
 found=$("$build/radiance" devices --device "$device" 2>&1)
 code=$?
 echo "$found"

@@ -364,7 +364,8 @@ static rd_status measure_attention(rd_engine *engine, bool decode, int32_t seqs,
     args.q_starts.data = starts;
     args.block_table.data = words + 2 * engine->geometry.max_sessions + 1;
     args.block_table.stride[0] = 0;
-    args.max_q_len = (int32_t)rdi_ceil_div(rows, seqs);
+    args.max_q_len =
+        rows / seqs; // of a mixed pass on a card: what each call has, its own width, is measured alone
     args.max_kv_len = engine->geometry.context_tokens;
     if (decode && engine->geometry.decode_codes) rdi_attention_leaves_codes(engine, &args);
     const rd_plan *const plans[] = {engine->plan[decode ? RDI_PLAN_DECODE : RDI_PLAN_PREFILL],
@@ -389,8 +390,9 @@ static rd_status measure_attentions(rd_engine *engine, int32_t *words, int64_t *
         for (int32_t width = 1; width <= widest; width++)
             if (seqs * width <= g->step_rows) // of one width, or each width a call (forward.c)
                 RDI_TRY(measure_attention(engine, true, seqs, seqs * width, words, bytes));
-        const int32_t most = (int32_t)rdi_min(seqs * widest, g->step_rows); // of mixed widths, on a host
-        if (!g->on_card) RDI_TRY(measure_attention(engine, true, seqs, most, words, bytes));
+        const int32_t most =
+            (int32_t)rdi_min(seqs * widest, g->step_rows); // of mixed widths: every call sees all rows
+        RDI_TRY(measure_attention(engine, true, seqs, most, words, bytes));
     }
     return RD_OK;
 }

@@ -282,13 +282,14 @@ static int encode_map(const cuda_library *cuda, const rdi_tensor_map *map, void 
                                         map->stride_bytes + 1, map->box, steps, 0, swizzle, 0, 0);
 }
 
-// Axes of a grid (CUDA programming guide, technical specifications): the driver's own text names neither axis nor kernel.
+// Axes of a grid (CUDA programming guide, technical specifications). Geometries refuse what has no room in one, so this is a bug of one of
+// them, and the driver's own text names neither axis nor kernel.
 static rd_status check_grid(const rdi_card *card, const rdi_launch *launch) {
     static const uint32_t most[3] = {INT32_MAX, 65535, 65535};
     for (int i = 0; i < 3; i++)
         if (launch->grid[i] < 1 || launch->grid[i] > most[i])
-            return rdi_fail(RD_E_LIMIT, "%s: %s: grid[%d]=%u, needs 1 to %u", card->name, launch->kernel, i,
-                            launch->grid[i], most[i]);
+            return rdi_fail(RD_E_INTERNAL, "%s: %s: grid[%d]=%u, needs 1 to %u", card->name, launch->kernel,
+                            i, launch->grid[i], most[i]);
     return RD_OK;
 }
 
