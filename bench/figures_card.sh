@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # figures_card.sh BIN OUT [PART ...]: every figure of docs/sm90a.md but the whole model's step, as CSV files named by the day. BIN: the folder of
 # card_gemm, card_attn and card_small. CUBLASLT names that library where the system does not find it, DEEPGEMM the folder that
-# bench/rivals/deepgemm.sh made, FLASHINFER that of flashinfer.sh ("" = without). About 100 seconds of an H200 in all.
+# bench/rivals/deepgemm.sh made, FLASHINFER that of flashinfer.sh ("" = without). About two minutes of an H200 in all.
 set -euo pipefail
 bin=${1:?"usage: figures_card.sh BIN OUT [PART ...]"} out=${2:?"usage: figures_card.sh BIN OUT [PART ...]"}
 shift 2
