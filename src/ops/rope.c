@@ -77,7 +77,7 @@ rd_status rdi_rope_bind(const rd_plan *plan, const char *op, const rd_rope_args 
 
 rd_status rd_rope_run(const rd_plan *plan, const rd_rope_args *args, rd_stream stream) {
     static const char op[] = "rope";
-    rdi_rope_args kernel;
+    rdi_rope_args kernel = {0};
     RDI_TRY(rdi_operand_begin(plan, op, args, sizeof *args));
     RDI_TRY(rdi_rope_bind(plan, op, args, &kernel));
     const rdi_row *row = rdi_plan_row(plan, 0);

@@ -38,7 +38,7 @@ static void store(const rdi_attn_args *a, int64_t token, int64_t head, int64_t f
     for (int64_t d = 0; d < dims; d++) {
         if (a->out_dtype == RD_DTYPE_E4M3 && d % RDI_ATTN_CODE_GROUP == 0) {
             float top = 0;
-            for (int64_t i = d; i < d + RDI_ATTN_CODE_GROUP; i++)
+            for (int64_t i = d; i < rdi_min(d + RDI_ATTN_CODE_GROUP, dims); i++)
                 if (isfinite(out[i])) top = fmaxf(top, fabsf(out[i]));
             scale = fmaxf(top / 448.0f, 1.0f / (448.0f * 512.0f));
             const int64_t group = (head * a->head_dim + first + d) / RDI_ATTN_CODE_GROUP;

@@ -54,8 +54,9 @@ static chunk_plan plan_tile(const rdi_gemm_args *a, const chunk_tile *tile, bool
         return p;
     }
     p.pairs.line_units = cut == 2 && units > pairs ? rest + pairs : rest;
-    int64_t line = p.pairs.line_units * k_blocks, others = rdi_ceil_div(pairs, p.pairs.line_units);
-    p.cycles = (double)((units - p.pairs.line_units) / pairs) * whole +
+    const int64_t line = p.pairs.line_units * k_blocks, others = rdi_ceil_div(pairs, p.pairs.line_units),
+                  rounds = (units - p.pairs.line_units) / pairs;
+    p.cycles = (double)rounds * whole +
                (double)(rdi_ceil_div(line, pairs) * tile->block_cycles + 2 * tile->tile_cycles +
                         (CUT_CYCLES_A_COLUMN + MERGE_CYCLES_A_COLUMN * others) * tile->columns);
     return p;
