@@ -338,7 +338,7 @@ RD_API rd_status rd_gemm_run(const rd_plan *plan, const rd_gemm_args *args, void
 
 // Weight layouts, named by the query key `layout`: "row" (as loaded), "shuffle16" (the (16,16) contract: byte (n,k) at
 // (n/16)*16K + (k/32)*512 + ((k%32)/16)*256 + (n%16)*16 + k%16), "panel16" (the CPU's own K-major panels of 16 rows),
-// "tile64" (sm_90a: panels of 64 rows, tiles of 64 rows x 128 k one after the other in each: byte (n,k) at
+// "tile64" (for sm_90a, read on a CPU too: panels of 64 rows, tiles of 64 rows x 128 k one after the other in each: byte (n,k) at
 // (n/64)*64*ceil(K/128)*128 + (k/128)*8192 + (n%64)*128 + k%128).
 // rd_weight_pack writes `packed` (ws protocol: packed->data = NULL fills in dtype, shape and strides for allocation).
 RD_API rd_status rd_weight_pack(rd_ctx *ctx, const rd_tensor *w, const char *layout, rd_tensor *packed);

@@ -5,7 +5,9 @@
 #include "kernels/attn/sm90a_args.h"
 #include "kernels/rows.h"
 
-// Of a chunk beside its steps, in quarters of a step: 3 and 10 were slower at 1 x 32K or 8 x 128K keys.
+_Static_assert((int)RDK_ATTN_CODE_GROUP == (int)RDI_ATTN_CODE_GROUP, "the merge's groups are the op's");
+
+// Of a chunk beside its steps, in quarters of a step: 3 and 10 were slower at 1 x 32K or 8 x 128K keys (docs/decisions/008-sm90a.md).
 enum { CHUNK_COST = 6 };
 
 typedef struct decode_shape {

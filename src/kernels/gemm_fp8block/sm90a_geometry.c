@@ -61,6 +61,7 @@ size_t rdi_sm90a_partial_bytes(const rdi_sm90a_pairs *p) {
 void rdi_sm90a_pairs_launch(const char *kernel, const rdi_gemm_args *a, const rdi_sm90a_pairs *p,
                             void *partials, rdi_launch *out) {
     int64_t k_blocks = rdi_ceil_div(a->k, RDK_K_BLOCK), line = p->line_units * k_blocks;
+    _Static_assert((int)RDK_TILE_ROWS == (int)RDI_TILE_ROWS, "the kernels' tiles are the layout's");
     _Static_assert(sizeof(rdk_gemm_pairs_args) <= RDI_LAUNCH_ARG_BYTES &&
                        sizeof(rdk_gemm_step_args) <= RDI_LAUNCH_ARG_BYTES,
                    "");
